@@ -112,9 +112,7 @@ def verdicts(folder: Path, truth: Truth, scratch: Path) -> Iterator[tuple[str, b
 
 
 def _run(*words: str) -> str:
-    return subprocess.run(
-        [*_COLLSCOPE, *words], check=True, capture_output=True, text=True
-    ).stdout
+    return subprocess.run([*_COLLSCOPE, *words], check=True, capture_output=True, text=True).stdout
 
 
 def judge(truth: Truth, style: str, given: bool, verdict: Sequence[Mapping[str, object]]) -> Line:
@@ -188,7 +186,8 @@ def summary(lines: Sequence[Line], title: str) -> Iterator[str]:
     ranges = [line for line in lines if line.holds is not None]
     controls = [line for line in lines if not line.truth.codes]
     yield (
-        f"{title}: {judged['named'] + judged['none']} of {len(lines)} right ({judged['named']} named,"
+        f"{title}: {judged['named'] + judged['none']} of {len(lines)} right ({judged['named']}"
+        f" named,"
         f" {judged['none']} rightly none), {judged['partly']} partly, {judged['missed']} missed;"
         f" {sum(line.false for line in lines)} false causes, of these"
         f" {sum(line.false_certain for line in lines)} certain;"

@@ -53,7 +53,7 @@ def build_report(
     communicators = communicator_rows(connection, run, totals, classes)
     transports = read_transports(connection, run, communicators)
     parts: dict[str, Any] = {n: kind.read(connection, run) for n, kind in part_kinds().items()}
-    answer = find_answer(connection, run, step_ms)
+    answer = find_answer(connection, run, step_ms=step_ms, system=system)
     report = Report(
         verdict=entries(answer),
         step=answer.step,

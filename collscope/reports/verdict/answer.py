@@ -13,8 +13,12 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from collscope.analysis.traced_run import read_traced_run
+from collscope.analysis.new_times import roof_times
+from collscope.analysis.overview import traced_gpus
+from collscope.analysis.traced_run import TracedRun, read_traced_run
 from collscope.errors import InputError
+from collscope.model import CollectiveClass
+from collscope.roofline.catalogue import catalogue_rows
 from collscope.timeline.causes.collectives import Facts
 from collscope.timeline.causes.diagnose import diagnose
 from collscope.timeline.causes.records import Cause
@@ -78,11 +82,18 @@ class Answer(msgspec.Struct, frozen=True):
     unknown: str | None = None
 
 
-def find_answer(connection: sqlite3.Connection, run: str, step_ms: float | None = None) -> Answer:
+def find_answer(
+    connection: sqlite3.Connection,
+    run: str,
+    *,
+    step_ms: float | None = None,
+    system: str | None = None,
+) -> Answer:
     """Read a run's traces and logs, and name the causes.
 
     connection  an open store
     step_ms     the step without the profiler, ms; None: not measured
+    system      whose reachable ceilings the calls are held against; None: that of the traced GPUs
     """
     db = Path(next(row[2] for row in connection.execute("PRAGMA database_list")))
     step = StepSummary(None, step_ms, 0, 0, None, False, None, None, _look(db, run))
@@ -95,6 +106,7 @@ def find_answer(connection: sqlite3.Connection, run: str, step_ms: float | None 
     facts = Facts(
         tuple(connection.execute(_SETTINGS, (run,))),
         tuple(name for (name,) in connection.execute(_LINKS, (run,)) if name),
+        _reachable(connection, run, traced, system),
     )
     given = None if step_ms is None else step_ms * 1e6
     found, recorded = diagnose(traced.timeline, facts, steps=traced.steps, step_ns=given)
@@ -113,6 +125,20 @@ def find_answer(connection: sqlite3.Connection, run: str, step_ms: float | None 
         percent = 100 * kinds[most] / max(1.0, sum(kinds.values()))
         step = replace(step, bound=most, bound_percent=percent)
     return Answer(replace(step, recorded_ms=found.step_ns / 1e6), found.causes)
+
+
+def _reachable(
+    connection: sqlite3.Connection, run: str, traced: TracedRun, system: str | None
+) -> dict[CollectiveClass, float]:
+    """Ns that a call of each class needs at the system's ceiling; of no class: not known."""
+    gpus = traced_gpus(connection, run)
+    # GPUs that name a system are on one host as that has them.
+    names = {name.lower().replace("nvidia ", "").replace("amd instinct ", "") for name in gpus}
+    known = system or next(iter(names & {row.name for row in catalogue_rows()}), None)
+    if known is None or known == "fit":
+        return {}
+    times = roof_times(known, traced.rows, gpus)
+    return {key: time.time_ns for key, time in times.times.items()}
 
 
 def _look(db: Path, run: str) -> str:

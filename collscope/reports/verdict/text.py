@@ -66,7 +66,7 @@ def section(verdict: tuple[VerdictEntry, ...], step: StepSummary) -> Section:
     first = verdict[0]
     if first.cause == "unknown":
         return Section("", (f"NOT KNOWN  {first.evidence}", f"Next: {first.advice}"))
-    length = f"A step takes {_ms(step.recorded_ms or 0)} ms as recorded; {_bound(step)}."
+    length = f"{_ms(step.recorded_ms or 0)} ms a step as recorded; {_bound(step)}."
     if first.cause == "none":
         return Section(
             "", (f"NOTHING STANDS OUT  {length}", f"{first.evidence} {first.advice}", _basis(step))
@@ -154,6 +154,10 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
     "longer_kernels": _longer,
     "setting": _setting,
     "transport": _setting,
+    "slow_calls": lambda _, e: (
+        f"{figure(e.count)} {e.name} a step reach {100 * e.usual:.0f} % of what this system does; "
+        f"such calls transfer for {_ms(e.ms)} ms a step."
+    ),
     "turns": lambda _, e: (
         f"Now one rank computes longer, now another: by {100 * e.count:.0f} % on average."
     ),
@@ -205,6 +209,8 @@ _TITLES = {
 def advice(cause: Cause) -> str:
     """What to do about a cause."""
     text = _ADVICE[cause.cause]
+    if cause.evidence.kind == "slow_calls":
+        return "Look for NCCL settings in the environment; collscope tune tries others."
     if cause.cause == "late_host" and not cause.certain:
         text += " Time the job without the profiler and give that as --step-ms."
     return text

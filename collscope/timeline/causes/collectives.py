@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
+from collscope.model import CollectiveClass
 from collscope.timeline.causes.job import Job
 from collscope.timeline.causes.records import Candidate, Change, Evidence
 from collscope.timeline.causes.work import stages
 from collscope.timeline.recorded_job import thread_blocks
+from collscope.units import format_size
 
 _CHANNELS = (12.0, 24.0)  # NCCL usually has so many on NVLink (its tuning tables; its logs on H200)
 # Half of what LL moves are flags, and a quarter of Simple's bandwidth is the least that was seen
@@ -19,6 +21,7 @@ _LL = (0.25, 0.5)
 # From one GPU to another through the host's memory: PCIe, 25 to 60 GB/s, for NVLink's 250 to 450.
 _HOST_MEMORY = (0.05, 0.25)
 _FEW = 2.0  # blocks that no library chooses for large calls between GPUs of one host
+_HALF, _REACHED = 0.5, 0.6  # of the reachable ceiling; jobs on H200 reach 60 % of it and more
 _LATENCY_NS = 50_000  # shorter transfers are latency, which no bandwidth shortens
 _MICROBATCHES = 4  # for each stage: the bubble is small from there on (GPipe, arXiv 1811.06965)
 
@@ -28,10 +31,12 @@ class Facts(msgspec.Struct, frozen=True):
 
     settings    name and value of what the library said it uses
     transports  what carries the data, in the library's words
+    reachable   ns of one call of each class, by the system's reachable ceiling
     """
 
     settings: tuple[tuple[str, str], ...] = ()
     transports: tuple[str, ...] = ()
+    reachable: dict[CollectiveClass, float] = msgspec.field(default_factory=dict)
 
 
 def slow_settings(job: Job, facts: Facts) -> Iterator[Candidate]:
@@ -56,6 +61,38 @@ def slow_settings(job: Job, facts: Facts) -> Iterator[Candidate]:
         return
     if not settings and blocks is not None and blocks <= _FEW:
         yield _slower(job, "slow_setting", "", "", (blocks / _CHANNELS[1], blocks / _CHANNELS[0]))
+        return
+    yield from _slow_calls(job, facts)
+
+
+def _slow_calls(job: Job, facts: Facts) -> Iterator[Candidate]:
+    """Large calls that take over twice as long as the library's algorithms need on this system."""
+    calls, transfer = job.calls, job.graph.transfer.astype(np.float64)
+    least = np.array([facts.reachable.get(key, 0.0) for key in calls.classes] + [0.0])
+    least = least[calls.class_[calls.call_of_part]] if len(calls) else least[:0]
+    inside = (job.step_of_row[calls.row] >= 0) & (transfer > _LATENCY_NS)
+    slow = (least > 0) & inside & (least < _HALF * transfer)
+    if transfer[slow].sum() <= _HALF * transfer[inside].sum():
+        return
+    part = np.where(slow, least / np.maximum(transfer, 1), 1.0)
+    # What the library reaches in jobs lies between that and the ceiling.
+    changes = [
+        Change(transfer=np.minimum(part / reached, 1.0))
+        for reached in (_REACHED**0.5, 1.0, _REACHED)
+    ]
+    spent = np.bincount(calls.class_[calls.call_of_part][slow], transfer[slow])
+    key = calls.classes[int(spent.argmax())]
+    size = "" if key.size_bytes is None else format_size(key.size_bytes)
+    of_class = slow & (calls.class_[calls.call_of_part] == int(spent.argmax()))
+    ranks = max(1, len(job.traces))
+    yield Candidate(
+        "slow_setting", (), "collectives",
+        Evidence("slow_calls", f"{key.op.value} {size}".strip(),
+                 count=float(of_class.sum()) / job.count / ranks,
+                 ms=float(transfer[slow].sum()) / job.count / ranks / 1e6,
+                 usual=float(np.median(part[of_class]))),
+        changes=(changes[0],), others=tuple(changes[1:]), certain=False,
+    )  # fmt: skip
 
 
 def _slower(

@@ -109,7 +109,8 @@ class Job:
     def in_step(self, trace: int, step: int) -> Ints:
         """Rows of a trace that end in a whole step, in the order of their launches."""
         order = self.launched(trace)
-        return order[self.step_of_row[order] == step]
+        found: Ints = order[self.step_of_row[order] == step]
+        return found
 
     @cached_property
     def key(self) -> npt.NDArray[np.uint64]:
