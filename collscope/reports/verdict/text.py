@@ -32,7 +32,8 @@ _WHERE = {
 }  # fmt: skip
 _CALLS = {
     "STREAM_SYNC": "cudaStreamSynchronize", "DEVICE_SYNC": "cudaDeviceSynchronize",
-    "EVENT_SYNC": "cudaEventSynchronize", "LAUNCH": "launches that wait for their kernel",
+    "EVENT_SYNC": "cudaEventSynchronize", "POLL": "waits for collectives",
+    "LAUNCH": "launches that wait for their kernel",
 }  # fmt: skip
 
 

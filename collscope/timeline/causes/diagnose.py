@@ -18,6 +18,7 @@ from collscope.timeline.causes.records import Candidate, Cause, Change, Cost, Di
 from collscope.timeline.causes.waits import (
     blocking_calls,
     blocking_launches,
+    polling_waits,
     slow_copies,
     small_calls,
 )
@@ -99,7 +100,7 @@ def _graph_launches(timeline: Timeline) -> int | None:
 def _candidates(job: Job, facts: Facts) -> Iterator[Candidate]:
     for find in (
         late_hosts, common_stalls, extra_work, longer_kernels, blocking_calls, blocking_launches,
-        small_calls, slow_copies, pipeline_bubble,
+        polling_waits, small_calls, slow_copies, pipeline_bubble,
     ):  # fmt: skip
         yield from find(job)
     yield from slow_settings(job, facts)
@@ -116,8 +117,8 @@ def _cost(job: Job, player: Player, candidate: Candidate, gone: Change) -> tuple
     # A host that is late makes the steps differ by that, so what is left counts; and what it does
     # now and then is no cause of every step.
     recurs = not candidate.recorded or cost.least > _EACH * min(cost.plain)
-    scatter = cost.scatter if candidate.recorded else player.scatter
-    noise = float(np.hypot(scatter / np.sqrt(job.used.sum()), STARTS * step))
+    scatter = cost.scatter if candidate.recorded or candidate.counted else player.scatter
+    noise = float(np.hypot(player.scatter / np.sqrt(job.used.sum()), STARTS * step))
     least = max(_MATTERS * step, scatter, candidate.apart * step)
     low, high = min(cost.all), max(cost.all)
     sure = recurs and low - noise > least
@@ -139,7 +140,7 @@ class _Saved(msgspec.Struct):
     all      by every reading
     plain    by those that show it best
     least    of one step, as recorded
-    scatter  deviation of the steps without it, by the reading with the least
+    scatter  deviation of the steps without it, the median of the readings
     """
 
     all: list[float]
@@ -152,7 +153,8 @@ def _saved(job: Job, player: Player, candidate: Candidate, gone: Change) -> _Sav
     if candidate.fixed is not None:
         ends = list(candidate.fixed)
         return _Saved(ends, ends, min(ends), _deviation(job.lengths[job.used]))
-    pace = max(player.paces) if candidate.recorded else min(player.paces)
+    paces = player.paces if candidate.recorded else player.gpu_paces or player.paces
+    pace = max(paces) if candidate.recorded else min(paces)
     found, plain, scatter, least = [], [], [], np.inf
     used = job.used
     for k, reading in enumerate(player.readings):
@@ -170,7 +172,7 @@ def _saved(job: Job, player: Player, candidate: Candidate, gone: Change) -> _Sav
                     found.append(max(0.0, (player.given or float(job.lengths[used].mean())) - rest))
                 if player.given and abs(float(base[used].mean()) / player.given - 1) > REST:
                     mean = max(0.0, player.given - rest)
-            if reading.pace in player.paces:
+            if reading.pace in paces:
                 found.append(mean)
                 scatter.append(_deviation(left))
             if candidate.irregular and not player.given:
@@ -178,4 +180,4 @@ def _saved(job: Job, player: Player, candidate: Candidate, gone: Change) -> _Sav
             if reading.pace == pace:
                 plain.append(mean)
                 least = min(least, float((base[used] - left).min()))
-    return _Saved(found, plain, least, min(scatter))
+    return _Saved(found, plain, least, float(np.median(scatter)))

@@ -17,6 +17,8 @@ Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 _SMALL_NS = 50_000  # a transfer so short is latency, and no bytes: a few hops and the kernel
 _GROUP = 8  # calls a step that one call could do
+_AWAKE_NS = 60_000  # a host that waited goes on this soon after the GPU is done
+_TIMES = 3  # as often as by chance
 _SEVERAL = 2  # calls a step
 _MOSTLY = 0.75  # of the copies that are read one by one
 
@@ -84,7 +86,6 @@ def _blocking(job: Job, traces: tuple[int, ...], per_rank: dict[int, Ints]) -> C
         "blocking_sync", tuple(job.rows.ranks[t] for t in traces), "calls",
         Evidence("blocking_calls", name=name, count=count),
         changes=(Change(waits=waits, duration=duration, host_ns=host),),
-        others=(Change(waits=waits),),
     )  # fmt: skip
 
 
@@ -174,6 +175,7 @@ def small_calls(job: Job) -> Iterator[Candidate]:
         Evidence("small_calls", job.name(last), count=count / job.count / ranks,
                  ms=spent / job.count / ranks / 1e6, usual=held / job.count / ranks),
         changes=(Change(host_ns=host, duration=duration, transfer=transfer, waits=waits),),
+        counted=True,
     )  # fmt: skip
 
 
@@ -202,7 +204,7 @@ def slow_copies(job: Job) -> Iterator[Candidate]:
         Evidence("copies", names[int(job.rows.name[longest])],
                  count=float(inside.sum()) / job.count / len(ranks),
                  ms=float(duration.sum()) / job.count / len(ranks) / 1e6),
-        changes=(Change(duration=scale, waits=waits, host_ns=held_up),),
+        changes=(Change(duration=scale, waits=waits, host_ns=held_up),), counted=True,
     )  # fmt: skip
 
 
@@ -215,7 +217,7 @@ def blocking_launches(job: Job) -> Iterator[Candidate]:
         if calls is None or not len(calls):
             continue
         end = np.where(calls.of_row >= 0, calls.end_ns[calls.of_row] - job.rows.base_ns, 0)
-        known = (calls.of_row >= 0) & job.compute[mine]
+        known = calls.of_row >= 0
         behind = known & (end >= job.rows.end[mine])
         if known.sum() and behind.sum() > 0.5 * known.sum():
             chosen.append(trace)
@@ -231,4 +233,43 @@ def blocking_launches(job: Job) -> Iterator[Candidate]:
         Evidence("blocking_calls", "LAUNCH", count=float(inside.sum()) / job.count / len(chosen),
                  ms=float(found[inside].sum()) / job.count / len(chosen) / 1e6),
         changes=(Change(host_ns=host),),
+    )  # fmt: skip
+
+
+def polling_waits(job: Job) -> Iterator[Candidate]:
+    """Hosts that go on when a collective is done, again and again: they ask until it is.
+
+    Without a call that waits, as with TORCH_NCCL_BLOCKING_WAIT. By chance an interval between two
+    launches ends so soon after a collective's end as often as such moments fill the step.
+    """
+    found = np.zeros(len(job.rows))
+    chosen, counts = [], []
+    for trace in job.traces:
+        order = job.launched(trace)
+        order = order[(job.step_of_row[order] >= 0) & (job.interval[order] > job.stretched)]
+        mine = job.rows.of(trace)
+        ends = np.sort(job.rows.end[mine][job.rows.entry[mine] >= 0])
+        if not len(order) or not len(ends):
+            continue
+        launch = job.rows.launch[order]
+        place = np.searchsorted(ends, launch, side="right") - 1
+        since = np.where(place >= 0, launch - ends[np.maximum(place, 0)], np.iinfo(np.int64).max)
+        near = (since <= _AWAKE_NS) & (since < job.interval[order])
+        column = job.traces.index(trace)
+        inside = ((ends > job.ends[0, column]) & (ends <= job.ends[-1, column])).sum()
+        chance = float(inside * _AWAKE_NS / (job.ends[-1, column] - job.ends[0, column]))
+        count = int(near.sum())
+        if count >= _SEVERAL * job.count and count > _TIMES * chance * len(order):
+            rows = order[near]
+            found[rows] = np.maximum(job.interval[rows] - job.usual_interval, 0.0)
+            chosen.append(trace)
+            counts.append(count / job.count)
+    if len(chosen) < len(job.traces):
+        return
+    inside_rows = job.step_of_row >= 0
+    yield Candidate(
+        "blocking_sync", (), "calls",
+        Evidence("blocking_calls", "POLL", count=float(np.mean(counts)),
+                 ms=float(found[inside_rows].sum()) / job.count / len(chosen) / 1e6),
+        changes=(Change(host_ns=found),), recorded=True,
     )  # fmt: skip

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from collscope.timeline.assumptions import GIVEN, STARTS, host_prior
+from collscope.timeline.assumptions import GIVEN, REST, STARTS, host_prior
 from collscope.timeline.causes.job import Job
 from collscope.timeline.causes.records import Change
 from collscope.timeline.graph import FIRST, NEVER, Graph
@@ -24,8 +24,6 @@ class Reading(msgspec.Struct, frozen=True):
     pace      of the hosts without the profiler, in parts of the recorded time
     kernels   which of `Job.contention`
     untold    what rows wait for no known cause once something is gone, in parts of the recorded
-    alone     (rows,) ns of kernels with nothing beside
-    slowdown  (rows,) beside a collective, in parts of that
     """
 
     pace: float
@@ -43,24 +41,29 @@ class Player:
         """
         self.job = job
         recorded = job.recorded
+        self.given = step_ns
         self._fixed = self._cumulated(np.maximum(job.interval - job.stretched, 0.0))
         low, usual, high = host_prior(recorded)
         self.usual = usual
         self.paces: tuple[float, ...] = (usual, low, high)
+        self.gpu_paces: tuple[float, ...] = ()  # for what GPUs have; empty: as of the hosts
         if step_ns is not None:
             self.paces = self._paces_of(step_ns)
             self.usual = min(usual, *self.paces)
+            # A GPU that is this close to the given step may bound it, whatever the hosts take.
+            fast = float(self.steps(NOTHING, Reading(low)).mean())
+            if abs(fast / step_ns - 1) <= REST:
+                self.gpu_paces = tuple(dict.fromkeys((*self.paces, low)))
         # As in predictions: multiprocessors that another stream's kernels hold are no known cause.
         idle = float((recorded.graph.idle_ns / max(1, job.count)).max(initial=0))
         untold = (1.0, 0.0) if idle > STARTS * (recorded.step_ns or 0.0) else (1.0,)
         self.readings = tuple(
             Reading(pace, kernels, rest)
-            for pace in dict.fromkeys((*self.paces, self.usual))
+            for pace in dict.fromkeys((*self.paces, *self.gpu_paces, self.usual))
             for kernels in range(len(job.contention))
             for rest in untold
         )
         self._base = [self.steps(NOTHING, replace(r, untold=1.0)) for r in self.readings]
-        self.given = step_ns
 
     @property
     def scatter(self) -> float:

@@ -17,6 +17,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 # Two GPUs of one kind differ by less: by their clocks, 3 % between two starts.
 _MORE = 0.1
+_OTHERS = 0.01  # of a step's kernels
 _FEW, _STEADY = 3, 3  # kernels of one kind; their scatter against how much longer they are
 
 
@@ -43,7 +44,7 @@ def extra_work(job: Job) -> Iterator[Candidate]:
             "extra_work", (job.rows.ranks[trace],), "kernels",
             Evidence("extra_kernels", job.rows.names[name] if name >= 0 else "", count=count[0],
                      usual=count[1], ms=(ours - theirs) / job.count / 1e6),
-            changes=(Change(duration=scale, host_ns=host),),
+            changes=(Change(duration=scale, host_ns=host),), counted=True,
         )  # fmt: skip
 
 
@@ -153,7 +154,14 @@ def _pairs(job: Job, trace: int, other: int) -> tuple[Ints, Ints]:
 
 def _uneven(job: Job, own: Ints, partner: Ints) -> bool:
     """Whether kernels are longer since they do more: all kinds of them, and alike in every step."""
+    trace, other = int(job.rows.trace[own[0]]), int(job.rows.trace[partner[0]])
+    unlike = [
+        float(job.duration[_unpaired(job, *pair)].sum())
+        for pair in ((trace, other), (other, trace))
+    ]
     mine, theirs = job.duration[own], np.maximum(job.duration[partner], 1)
+    if min(unlike) > _OTHERS * mine.sum():
+        return True  # libraries take other kernels for other sizes
     matter = mine > np.quantile(mine, 0.5)
     ratio = (mine / theirs)[matter]
     kinds, number = np.unique(job.rows.name[own[matter]], return_inverse=True)
