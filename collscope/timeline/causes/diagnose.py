@@ -126,6 +126,7 @@ def _cost(job: Job, player: Player, candidate: Candidate, gone: Change) -> tuple
     if not sure and (gone is not NOTHING or not recurs or shown - noise <= least):
         return None
     value = float(np.median(cost.all if sure else cost.plain))
+    noise = float(np.hypot(noise, STARTS * step))  # a cost is the difference of two starts
     return Cost(value / 1e6, max(0.0, low - noise) / 1e6, (high + noise) / 1e6), sure
 
 
