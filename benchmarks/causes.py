@@ -8,7 +8,7 @@ themselves, and once more with the step time that was measured without the profi
 
 What a cause costs is the median step of its start less that of the job without a cause. It lies
 between the ends of both: where that reaches down to 1 % of the step, nothing slow was planted as
-far as the steps tell, and "none" is right, too.
+far as the steps show, and "none" is right, too.
 
 named    the verdict has one of the codes, and the ranks where these are particular
 partly   such a code, with other ranks; or the right ranks and another code
@@ -52,7 +52,7 @@ class Truth(msgspec.Struct, frozen=True):
 
     @property
     def may_be_none(self) -> bool:
-        """Nothing slow was planted, as far as the steps tell."""
+        """Nothing slow was planted, as far as the steps show."""
         return not self.codes or self.costs[0] <= _MATTERS * statistics.median(self.step_ms)
 
 
@@ -213,15 +213,15 @@ def main() -> None:
         scratch = given.scratch or Path(temporary)
         scratch.mkdir(parents=True, exist_ok=True)
         lines = [
-            judge(truth, style, told, verdict)  # type: ignore[arg-type]
+            judge(truth, style, with_step, verdict)  # type: ignore[arg-type]
             for truth in chosen
-            for style, told, verdict in verdicts(given.folder, truth, scratch)
+            for style, with_step, verdict in verdicts(given.folder, truth, scratch)
         ]
     print("\n".join(table(lines)))
     for style in ("light", "full"):
-        for told in (False, True):
-            part = [line for line in lines if line.style == style and line.given is told]
-            name = f"{style}, {'with' if told else 'without'} --step-ms"
+        for with_step in (False, True):
+            part = [line for line in lines if line.style == style and line.given is with_step]
+            name = f"{style}, {'with' if with_step else 'without'} --step-ms"
             print("\n".join(summary(part, name)))
     print("\n".join(summary(lines, "all")))
 

@@ -1,6 +1,6 @@
 """What makes the steps of a run long, and what each cause costs.
 
-Numbers and codes of `collscope.timeline.causes`, with what the run's logs tell beside its traces.
+Numbers and codes of `collscope.timeline.causes`, with what the run's logs show.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def brief(run: str, verdict: tuple[VerdictEntry, ...], step: StepSummary, fmt: s
 
 
 def kernel(name: str) -> str:
-    """Name of a kernel without its types, as it is spoken of.
+    """Name of a kernel without its types.
 
     >>> kernel("void at::native::vectorized_elementwise_kernel<4, float>(int, float)")
     'vectorized_elementwise_kernel'

@@ -27,7 +27,7 @@ _MICROBATCHES = 4  # for each stage: the bubble is small from there on (GPipe, a
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What logs tell of a job.
+    """What logs show of a job.
 
     settings    name and value of what the library said it uses
     transports  what carries the data, in the library's words
@@ -126,7 +126,7 @@ def _slower(
 
 
 def _blocks(job: Job) -> float | None:
-    """Thread blocks of the kernels that move most of a step's bytes; None where not told."""
+    """Thread blocks of the kernels that move most of a step's bytes; None where the trace lacks it."""
     blocks = thread_blocks(job.rows, job.calls)[job.calls.call_of_part]
     transfer = job.graph.transfer
     moves = (job.step_of_row[job.calls.row] >= 0) & (transfer > _LATENCY_NS) & np.isfinite(blocks)

@@ -119,7 +119,7 @@ def _cost(job: Job, player: Player, candidate: Candidate, gone: Change) -> tuple
     recurs = not candidate.recorded or cost.least > _EACH * min(cost.plain)
     scatter = cost.scatter if candidate.recorded or candidate.counted else player.scatter
     noise = float(np.hypot(player.scatter / np.sqrt(job.used.sum()), STARTS * step))
-    least = max(_MATTERS * step, scatter, candidate.apart * step)
+    least = max(_MATTERS * step, scatter, candidate.between_gpus * step)
     low, high = min(cost.all), max(cost.all)
     sure = recurs and low - noise > least
     shown = max(cost.plain) if candidate.direct else min(cost.plain)

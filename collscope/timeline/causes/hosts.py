@@ -40,19 +40,19 @@ def _irregular(job: Job, trace: int, stalls: Floats) -> bool:
         return False
     last = job.count - 1
     at_place = np.zeros(len(job.rows))
-    whole = 0.0
+    stalled = 0.0
     for step in range(job.count - job.counted, job.count):
         pair = job.pair_steps(trace, step, last)
         both = pair.partner >= 0
         at_place[pair.partner[both]] += stalls[pair.own[both]] > 0
-        whole += float(stalls[pair.own].sum())
+        stalled += float(stalls[pair.own].sum())
     every = at_place >= job.counted
     recurring = 0.0
     for step in range(job.count - job.counted, job.count):
         pair = job.pair_steps(trace, step, last)
         both = pair.partner >= 0
         recurring += float(stalls[pair.own[both]][every[pair.partner[both]]].sum())
-    return recurring < _REGULAR * whole
+    return recurring < _REGULAR * stalled
 
 
 def against(job: Job, trace: int, other: int) -> Floats | None:
@@ -71,8 +71,8 @@ def against(job: Job, trace: int, other: int) -> Floats | None:
     follows[:1] = partner[:1] >= 0
     if not follows.any():
         return None
-    mine, theirs = own[follows], partner[follows]
-    found[mine] = job.interval[mine] - job.interval[theirs]
+    longer, theirs = own[follows], partner[follows]
+    found[longer] = job.interval[longer] - job.interval[theirs]
     return found
 
 

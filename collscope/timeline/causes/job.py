@@ -35,7 +35,7 @@ class Job:
     def __init__(self, recorded: RecordedJob, host: tuple[HostCalls | None, ...]) -> None:
         """Read a recorded job.
 
-        host  calls of each trace's host, None where the source tells none
+        host  calls of each trace's host, None where the source has none
         """
         self.recorded, self.host = recorded, host
         self.rows, self.graph, self.steps = recorded.rows, recorded.graph, recorded.steps
@@ -57,7 +57,7 @@ class Job:
 
     @cached_property
     def used(self) -> Bools:
-        """(steps,) those that a cause is held against: the usual ones of which all is known."""
+        """(steps,) those that a cause is held against: the usual ones that are known whole."""
         known = np.arange(self.count) >= self.count - self.counted
         usual: Bools = known & ~self.long
         return usual if usual.any() else ~self.long
@@ -73,17 +73,17 @@ class Job:
         """Whole step in which each row ends; -1: none."""
         found = np.full(len(self.rows), -1)
         for column, trace in enumerate(self.traces):
-            mine = self.rows.of(trace)
-            step = np.searchsorted(self.ends[:, column], self.rows.end[mine], side="left") - 1
-            found[mine] = np.where(step < self.count, step, -1)
+            own_rows = self.rows.of(trace)
+            step = np.searchsorted(self.ends[:, column], self.rows.end[own_rows], side="left") - 1
+            found[own_rows] = np.where(step < self.count, step, -1)
         return found
 
     @cached_property
     def contention(self) -> tuple[tuple[Floats, Floats], ...]:
         """Readings: (rows,) ns of each row with nothing beside it, and its slowdown beside one.
 
-        Where the record does not tell the slowdown it may be none, or as much as is known of other
-        jobs. It tells none where the same kernels are longer alone on one rank than beside a
+        Where the record does not show the slowdown it may be none, or as much as is known of other
+        jobs. It shows none where the same kernels last longer alone on one rank than beside a
         collective on another: then the first of these ranks is the slower one.
         """
         known, duration = self.recorded.contention, self.graph.duration.astype(np.float64)
@@ -95,15 +95,15 @@ class Job:
 
     @property
     def duration(self) -> Floats:
-        """ns of each row with nothing beside it, as far as the record tells; 0 of collectives."""
+        """ns of each row with nothing beside it, as far as the record shows; 0 of collectives."""
         return self.contention[0][0]
 
     def launched(self, trace: int) -> Ints:
         """Rows of a trace in the order of their launches; of their starts where none is known."""
-        mine = np.arange(self.rows.bounds[trace], self.rows.bounds[trace + 1])
-        launch = self.rows.launch[mine]
+        own_rows = np.arange(self.rows.bounds[trace], self.rows.bounds[trace + 1])
+        launch = self.rows.launch[own_rows]
         # What was launched before the trace began comes first, as it ran.
-        found: Ints = mine[np.lexsort((self.rows.start[mine], launch))]
+        found: Ints = own_rows[np.lexsort((self.rows.start[own_rows], launch))]
         return found
 
     def in_step(self, trace: int, step: int) -> Ints:
@@ -139,7 +139,7 @@ class Job:
 
     @cached_property
     def counted(self) -> int:
-        """Steps, the last ones, of which everything is known: what the host did before the first
+        """Steps, the last ones, that are known whole: what the host did before the first
         launch of a trace is not."""
         for trace in self.traces:
             first = self.in_step(trace, 0)[:1]
@@ -156,7 +156,7 @@ class Job:
         return pair.own, pair.partner, np.where(pair.partner >= 0, place[pair.partner], -2)
 
     def like(self, trace: int) -> int | None:
-        """The rank that another is held against: of the others the one in the middle by work."""
+        """The rank to compare a rank with: among all but it, the one in the middle by work."""
         others = [t for t in self.traces if t != trace]
         if not others:
             return None
@@ -252,15 +252,15 @@ class Job:
             if calls is None:
                 continue
             # Times of the graph are on the common clock: the offset is that of the rows.
-            mine = nodes[graph.trace[nodes] == trace]
+            own_rows = nodes[graph.trace[nodes] == trace]
             row = int(self.rows.bounds[trace])
-            if not len(mine) or row >= len(self.rows):
+            if not len(own_rows) or row >= len(self.rows):
                 continue
             shift = int(graph.time[graph.start_node[row] - FIRST]) - int(self.rows.start[row])
             end = calls.end_ns - self.rows.base_ns + shift
             order = np.argsort(end, kind="stable")
-            place = np.clip(np.searchsorted(end[order], graph.time[mine]), 0, len(order) - 1)
-            for node, k in zip(mine.tolist(), order[place].tolist(), strict=True):
+            place = np.clip(np.searchsorted(end[order], graph.time[own_rows]), 0, len(order) - 1)
+            for node, k in zip(own_rows.tolist(), order[place].tolist(), strict=True):
                 if abs(int(end[k]) - int(graph.time[node])) <= 1_000:
                     found[node] = trace, k
         return found

@@ -13,8 +13,8 @@ _OWN = 0.5  # of what a step is longer by that a rank's own work explains
 def long_steps(job: Job) -> Cause | None:
     """Some steps are more than twice as long as the others; None: none is.
 
-    What they are longer by is spread over all steps. How often they recur one of them does not
-    tell: at most every second step, and at least once in twice as many as were recorded.
+    What they are longer by is spread over all steps. One of them does not show how often they
+    recur: at most every second step, and at least once in twice as many as were recorded.
     """
     long = np.flatnonzero(job.long)
     if not len(long):

@@ -57,11 +57,11 @@ class Candidate(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...]
     others: tuple[Change, ...] = ()
     certain: bool = True
-    fixed: tuple[float, float] | None = None  # ns a step, where no play tells the cost
+    fixed: tuple[float, float] | None = None  # ns a step, where no play gives the cost
     irregular: bool = False  # as the host's work is interrupted: the less of it, the less often
     counted: bool = False  # the same in every step: its cost need not exceed the steps' scatter
     direct: bool = False  # a source names it: it stands out where any reading shows it
-    apart: float = 0.0  # of the step: ranks may differ by so much for no cause
+    between_gpus: float = 0.0  # of the step: ranks may differ by so much for no cause
     recorded: bool = False  # of the host: it stands out as recorded, or not at all
 
 

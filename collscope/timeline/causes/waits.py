@@ -20,7 +20,7 @@ _GROUP = 8  # calls a step that one call could do
 _AWAKE_NS = 60_000  # a host that waited goes on this soon after the GPU is done
 _TIMES = 3  # as often as by chance
 _SEVERAL = 2  # calls a step
-_MOSTLY = 0.75  # of the copies that are read one by one
+_MIN_ALIKE = 0.75  # of the copies that are read one by one
 
 
 def sync_nodes(job: Job, trace: int | None = None) -> Ints:
@@ -110,7 +110,7 @@ def _what_is_read(job: Job, trace: int, nodes: Ints) -> Ints:
         often = np.bincount(number)
         most = int(often.argmax())
         if (
-            often[most] < _MOSTLY * len(place)
+            often[most] < _MIN_ALIKE * len(place)
             or job.rows.entry[order[earlier[number == most][0]]] >= 0
         ):
             break
@@ -147,8 +147,8 @@ def small_calls(job: Job) -> Iterator[Candidate]:
         for burst in np.split(at, cuts):
             if len(burst) < _GROUP:
                 continue
-            whole = order[burst[0] : burst[-1] + 2]
-            inner[whole] = True
+            burst_rows = order[burst[0] : burst[-1] + 2]
+            inner[burst_rows] = True
             own = order[burst]
             count += int((job.step_of_row[own] >= 0).sum())
             last = int(own[-1])
@@ -213,15 +213,15 @@ def blocking_launches(job: Job) -> Iterator[Candidate]:
     found = np.zeros(len(job.rows))
     chosen = []
     for trace, calls in enumerate(job.host):
-        mine = job.rows.of(trace)
+        own_rows = job.rows.of(trace)
         if calls is None or not len(calls):
             continue
         end = np.where(calls.of_row >= 0, calls.end_ns[calls.of_row] - job.rows.base_ns, 0)
         known = calls.of_row >= 0
-        behind = known & (end >= job.rows.end[mine])
+        behind = known & (end >= job.rows.end[own_rows])
         if known.sum() and behind.sum() > 0.5 * known.sum():
             chosen.append(trace)
-            found[mine] = np.where(behind, job.call_ns[mine], 0.0)
+            found[own_rows] = np.where(behind, job.call_ns[own_rows], 0.0)
     if not chosen:
         return
     usual = job.usual_call
@@ -247,8 +247,8 @@ def polling_waits(job: Job) -> Iterator[Candidate]:
     for trace in job.traces:
         order = job.launched(trace)
         order = order[(job.step_of_row[order] >= 0) & (job.interval[order] > job.stretched)]
-        mine = job.rows.of(trace)
-        ends = np.sort(job.rows.end[mine][job.rows.entry[mine] >= 0])
+        own_rows = job.rows.of(trace)
+        ends = np.sort(job.rows.end[own_rows][job.rows.entry[own_rows] >= 0])
         if not len(order) or not len(ends):
             continue
         launch = job.rows.launch[order]

@@ -19,16 +19,16 @@ NOTHING = Change()
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """One reading of what the recording does not tell.
+    """One reading of what the recording does not show.
 
     pace      of the hosts without the profiler, in parts of the recorded time
     kernels   which of `Job.contention`
-    untold    what rows wait for no known cause once something is gone, in parts of the recorded
+    delays    what rows wait for no known cause once something is gone, in parts of the recorded
     """
 
     pace: float
     kernels: int = 0
-    untold: float = 1.0
+    delays: float = 1.0
 
 
 class Player:
@@ -56,14 +56,14 @@ class Player:
                 self.gpu_paces = tuple(dict.fromkeys((*self.paces, low)))
         # As in predictions: multiprocessors that another stream's kernels hold are no known cause.
         idle = float((recorded.graph.idle_ns / max(1, job.count)).max(initial=0))
-        untold = (1.0, 0.0) if idle > STARTS * (recorded.step_ns or 0.0) else (1.0,)
+        delays = (1.0, 0.0) if idle > STARTS * (recorded.step_ns or 0.0) else (1.0,)
         self.readings = tuple(
             Reading(pace, kernels, rest)
             for pace in dict.fromkeys((*self.paces, *self.gpu_paces, self.usual))
             for kernels in range(len(job.contention))
-            for rest in untold
+            for rest in delays
         )
-        self._base = [self.steps(NOTHING, replace(r, untold=1.0)) for r in self.readings]
+        self._base = [self.steps(NOTHING, replace(r, delays=1.0)) for r in self.readings]
 
     @property
     def scatter(self) -> float:
@@ -89,7 +89,7 @@ class Player:
         transfer = graph.transfer.astype(np.float64)
         if change.transfer is not None:
             transfer = transfer * change.transfer
-        played = play(graph, Substitutions(transfer, 1.0, alone, slowdown, reading.untold))
+        played = play(graph, Substitutions(transfer, 1.0, alone, slowdown, reading.delays))
         ends = job.steps.ends(played.end)
         found: Floats = np.diff(ends[:, (ends[-1] - ends[0]).argmax()])
         return found

@@ -90,24 +90,24 @@ def longer_kernels(job: Job) -> Iterator[Candidate]:
         other = job.like(trace)
         assert other is not None
         own, partner = _pairs(job, trace, other)
-        mine, theirs = job.duration[own], job.duration[partner]
-        if not len(own) or mine.sum() <= theirs.sum():
+        longer, theirs = job.duration[own], job.duration[partner]
+        if not len(own) or longer.sum() <= theirs.sum():
             continue
         kinds, number = np.unique(job.rows.name[own], return_inverse=True)
-        a, b = (np.bincount(number, v, minlength=len(kinds)) for v in (mine, theirs))
+        a, b = (np.bincount(number, v, minlength=len(kinds)) for v in (longer, theirs))
         most = int((a - b).argmax())
         uneven = _uneven(job, own, partner)
         yield Candidate(
             "uneven_work" if uneven else "slow_gpu", (job.rows.ranks[trace],), "kernels",
             Evidence("longer_kernels", job.rows.names[int(kinds[most])],
                      count=float((number == most).sum()) / job.count,
-                     ms=float((mine - theirs).sum()) / job.count / 1e6,
+                     ms=float((longer - theirs).sum()) / job.count / 1e6,
                      usual=float(a[most] / max(b[most], 1))),
             changes=tuple(
                 Change(duration=_as_there(job, trace, other, alone, unpaired=uneven))
                 for alone, _ in job.contention
             ),
-            others=() if uneven else _calls_too(job, trace, other), apart=STARTS,
+            others=() if uneven else _calls_too(job, trace, other), between_gpus=STARTS,
         )  # fmt: skip
 
 
@@ -159,18 +159,18 @@ def _uneven(job: Job, own: Ints, partner: Ints) -> bool:
         float(job.duration[_unpaired(job, *pair)].sum())
         for pair in ((trace, other), (other, trace))
     ]
-    mine, theirs = job.duration[own], np.maximum(job.duration[partner], 1)
-    if min(unlike) > _OTHERS * mine.sum():
+    longer, theirs = job.duration[own], np.maximum(job.duration[partner], 1)
+    if min(unlike) > _OTHERS * longer.sum():
         return True  # libraries take other kernels for other sizes
-    matter = mine > np.quantile(mine, 0.5)
-    ratio = (mine / theirs)[matter]
+    matter = longer > np.quantile(longer, 0.5)
+    ratio = (longer / theirs)[matter]
     kinds, number = np.unique(job.rows.name[own[matter]], return_inverse=True)
-    weight = mine[matter]
-    longer = ratio > 1 + _MORE
-    if weight[longer].sum() < 0.5 * weight.sum():
+    weight = longer[matter]
+    lengthened = ratio > 1 + _MORE
+    if weight[lengthened].sum() < 0.5 * weight.sum():
         return False
     # Most kinds of kernel are longer, and one kind scatters by less than it is longer.
-    inside = [ratio[(number == k) & longer] for k in range(len(kinds))]
+    inside = [ratio[(number == k) & lengthened] for k in range(len(kinds))]
     known = [r for r in inside if len(r) >= _FEW]
     if not known:
         return False
@@ -181,7 +181,7 @@ def _uneven(job: Job, own: Ints, partner: Ints) -> bool:
 
 
 def _in_turns(job: Job) -> Candidate | None:
-    """Ranks of which now the one and now the other has more to do; None: it is always the same."""
+    """Ranks that have more to do in turns; None: one rank always has."""
     if job.count < 2:
         return None
     work = np.array([
