@@ -126,7 +126,7 @@ def _slower(
 
 
 def _blocks(job: Job) -> float | None:
-    """Thread blocks of the kernels that move most of a step's bytes; None where the trace lacks it."""
+    """Thread blocks of the kernels that move most of a step's bytes; None: not known."""
     blocks = thread_blocks(job.rows, job.calls)[job.calls.call_of_part]
     transfer = job.graph.transfer
     moves = (job.step_of_row[job.calls.row] >= 0) & (transfer > _LATENCY_NS) & np.isfinite(blocks)
