@@ -81,7 +81,9 @@ def section(verdict: tuple[VerdictEntry, ...], step: StepSummary) -> Section:
         )
         for e in verdict
     ]
-    return Section("", (*blocks, f"Look: {step.look}", _basis(step)))
+    return Section(
+        "", (*blocks, f"{step.look}  # steps and calls, for ui.perfetto.dev", _basis(step))
+    )
 
 
 def brief(run: str, verdict: tuple[VerdictEntry, ...], step: StepSummary, fmt: str) -> str:

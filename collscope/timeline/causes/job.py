@@ -143,7 +143,8 @@ class Job:
         launch of a trace is not."""
         for trace in self.traces:
             first = self.in_step(trace, 0)[:1]
-            if len(first) and not self.interval[first[0]] and self.count > 1:
+            begins = len(first) and first[0] in self.launched(trace)[:2]  # with the trace
+            if len(first) and (begins or not self.interval[first[0]]) and self.count > 1:
                 return self.count - 1
         return self.count
 
