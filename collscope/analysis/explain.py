@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from collscope.analysis.sides import Runs, name_traced_runs
-from collscope.analysis.traced_run import read_traced_run
+from collscope.analysis.traced_run import read_facts, read_traced_run
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.ingest.match import reading
 from collscope.model import CollectiveClass
+from collscope.timeline.causes.diagnose import diagnose
+from collscope.timeline.causes.kernels import ChangedKernel, kernel_changes
+from collscope.timeline.causes.records import Cause, RunCause
 from collscope.timeline.explanation.explain import DOUBTS, Explanation, explain
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.unprofiled import step_ratio
@@ -105,6 +109,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     host_pace: float | None
     slowdown_assumed: bool  # one run does not tell it: compute alone is taken to be as fast in both
     classes: tuple[ExplainedClass, ...]  # whose transfers were swapped, the largest change first
+    causes: tuple[RunCause, ...] = ()  # of either run, as `report` names them; the second's first
+    kernels: tuple[ChangedKernel, ...] = ()  # that differ by over 1 % of a step, on each rank
     unmatched: tuple[str, ...]  # classes of either run whose transfers could not be swapped
 
 
@@ -124,7 +130,12 @@ def explain_runs(db: Path, names: Sequence[str]) -> Explained:
             " the traces of each with collscope ingest trace --run."
         )
     with reading(db) as store:
-        first, second = (read_traced_run(store, db, name).recorded() for name in names)
+        traced = [read_traced_run(store, db, name) for name in names]
+        first, second = (run.recorded() for run in traced)
+        diagnosed = [
+            diagnose(run.timeline, read_facts(store, name), steps=run.steps)[0].causes
+            for run, name in zip(traced, names, strict=True)
+        ]
     if first.rows.ranks != second.rows.ranks:
         told = (",".join(map(str, r.rows.ranks)) for r in (first, second))
         raise InputError(
@@ -139,7 +150,19 @@ def explain_runs(db: Path, names: Sequence[str]) -> Explained:
     found = explain(first, second)
     if found is None:
         raise NoVerdictError("compare --explain: the traces hold no step. Record several steps.")
-    return explained(db, names, (first, second), found)
+    return replace(
+        explained(db, names, (first, second), found),
+        causes=tuple(_of_either(names, diagnosed)),
+        kernels=kernel_changes(first, second),
+    )
+
+
+def _of_either(names: Sequence[str], causes: Sequence[tuple[Cause, ...]]) -> Iterator[RunCause]:
+    """Causes of two runs; those of the second come first."""
+    for own, other in ((1, 0), (0, 1)):
+        there = {(c.cause, c.ranks) for c in causes[other]}
+        for cause in causes[own]:
+            yield RunCause(names[own], (cause.cause, cause.ranks) in there, cause)
 
 
 def explained(

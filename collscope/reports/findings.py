@@ -6,6 +6,8 @@ subject (sources, fabric, environment, calls, judgement, timeline) and a line in
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from collscope.reports import (
     rules_calls,
     rules_environment,
@@ -31,6 +33,7 @@ RULES = (
     *rules_calls.RULES,
 )
 
+_OF_LATENESS = ("straggler", "late_node")
 SEVERITIES = ("problem", "warning", "note")
 
 
@@ -40,4 +43,7 @@ def find(report: Report) -> tuple[Finding, ...]:
     report  with all its classes: rules about sizes and time look at every one
     """
     findings = [finding for rule in RULES for finding in rule(report)]
+    if report.verdict[0].cause == "none":
+        # The whole steps show that no rank's lateness costs them anything.
+        findings = [replace(f, severity="note") if f.code in _OF_LATENESS else f for f in findings]
     return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))

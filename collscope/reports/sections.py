@@ -54,8 +54,7 @@ _ABOUT_TRANSPORT = ("network", "net_", "channels", "gdr_", "nvls", "msccl", "tun
 def sections(report: Report) -> tuple[Section, ...]:
     """All sections, the answer first."""
     found = (
-        section(report.verdict, report.step),
-        Section("In short", tuple(_answer(report))),
+        *_first(report),
         Section("Findings", tuple(_findings(report.findings))),
         Section("Share of GPU time", tuple(_shares(report))),
         *(shown for part in report.parts for shown in part.sections()),
@@ -70,11 +69,19 @@ def sections(report: Report) -> tuple[Section, ...]:
     if not measured_only(report):
         return found
     # sections that could only say that they hold nothing
-    empty = {"Share of GPU time", "Classes", "Message sizes"}
+    empty = {"Verdict", "Share of GPU time", "Classes", "Message sizes"}
     empty |= {"Findings"} if not report.findings else set()
     empty |= {"Communicators"} if not report.communicators else set()
     empty |= {"Transports and settings"} if not (report.transports or report.settings) else set()
     return tuple(shown for shown in found if shown.title not in empty)
+
+
+def _first(report: Report) -> tuple[Section, ...]:
+    """The verdict and the answer; without traces the answer first, as there is no verdict."""
+    verdict, answer = section(report.verdict, report.step), tuple(_answer(report))
+    if not report.step.ranks:
+        return (Section("", answer), Section("Verdict", verdict.blocks))
+    return (verdict, Section("In short", answer))
 
 
 def measured_only(report: Report) -> bool:

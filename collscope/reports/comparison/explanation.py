@@ -10,6 +10,7 @@ from collscope.reports.class_words import inferred_groups
 from collscope.reports.comparison.steps import predict_command, without_profiler
 from collscope.reports.html.page import Extras, Fact
 from collscope.reports.layout import NUMBER, TEXT, Section, Table, in_format, table, to_csv
+from collscope.reports.verdict.text import cause_title, evidence, kernel
 from collscope.timeline.assumptions import HOST_STARTS, STARTS
 from collscope.units import count, format_size
 
@@ -39,6 +40,7 @@ _MEANS = (
 # Parts smaller than this share of the largest one, or of the step, are left to the table.
 _NOTABLE, _SMALL = 0.2, 0.01
 _OTHER_BLOCKS = log(1.25)  # kernels with so many more blocks were started with another setting
+_MOST_KERNELS = 8  # rows of the table of kernels
 _WIDE = 0.5  # of the widest range: advice is for those that are as wide
 
 
@@ -75,6 +77,8 @@ def _sections(said: Explained) -> list[Section]:
     advice = tuple(_advice(said))
     sections = [Section("", head), *([Section("What would narrow the ranges", advice)] if advice
                                      else ())]  # fmt: skip
+    if said.kernels:
+        sections.insert(1, Section("Kernels that differ", (_kernel_table(said),)))
     sections.append(Section("What this rests on", tuple(_rests_on(said))))
     if said.classes:
         mixed = any(c.size_bytes is None for c in said.classes)
@@ -90,8 +94,18 @@ def _answer(said: Explained) -> Iterator[str]:
     yield (
         f"A step of '{other.run}' is {than if difference else 'as long as'} one of '{one.run}':"
         f" {other.step_ns / 1e6:.2f} ms against {one.step_ns / 1e6:.2f} ms"
-        f" ({100 * difference / one.step_ns:+.1f} %). {_causes(said)}"
+        f" ({100 * difference / one.step_ns:+.1f} %)."
+        + ("" if any(not c.both for c in said.causes) else f" {_causes(said)}")
     )
+    for found in said.causes:
+        ms = found.cause.cost
+        has = "Both runs have" if found.both else f"'{found.run}' alone has"
+        if found.run == other.run or not found.both:
+            yield (
+                f"{has} this cause: {cause_title(found.cause.cause, found.cause.ranks)},"
+                f" {ms.value:.3g} ms a step ({ms.low:.3g} to {ms.high:.3g}) in '{found.run}',"
+                f" {'certain' if found.cause.certain else 'likely'}. {evidence(found.cause)}"
+            )
     if one.blocks and other.blocks and abs(log(other.blocks / one.blocks)) > _OTHER_BLOCKS:
         yield (
             f"The kernels of the collectives have {count(round(other.blocks), 'thread block')} in"
@@ -103,6 +117,16 @@ def _answer(said: Explained) -> Iterator[str]:
             f"Two starts of one setting differ by about {100 * STARTS:.0f} % of a step: this"
             " difference may be no more than that."
         )
+
+
+def _kernel_table(said: Explained) -> Table:
+    one, other = said.first.run, said.second.run
+    return table(
+        (("rank", NUMBER), ("kernel", TEXT), (f"{one} a step", NUMBER), (f"{other} a step", NUMBER),
+         (f"{one} ms", NUMBER), (f"{other} ms", NUMBER)),
+        ((k.rank, kernel(k.kernel), k.first, k.second, k.first_ms, k.second_ms)
+         for k in said.kernels[:_MOST_KERNELS]),
+    )  # fmt: skip
 
 
 def _meanings(said: Explained) -> Iterator[str]:

@@ -8,24 +8,19 @@ from __future__ import annotations
 import shlex
 import sqlite3
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec.structs import replace
 
-from collscope.analysis.new_times import roof_times
 from collscope.analysis.overview import traced_gpus
-from collscope.analysis.traced_run import TracedRun, read_traced_run
 from collscope.errors import InputError
-from collscope.model import CollectiveClass
-from collscope.roofline.catalogue import catalogue_rows
-from collscope.timeline.causes.collectives import Facts
-from collscope.timeline.causes.diagnose import diagnose
-from collscope.timeline.causes.records import Cause
-from collscope.timeline.step_bounds import recorded_bounds
 
-_SETTINGS = "SELECT DISTINCT name, value FROM settings WHERE run = ? ORDER BY name, value"
-_LINKS = "SELECT DISTINCT transport FROM links WHERE run = ? ORDER BY transport"
+if TYPE_CHECKING:
+    from collscope.analysis.traced_run import TracedRun
+    from collscope.model import CollectiveClass
+    from collscope.timeline.causes.records import Cause
+
 _TRACES = "SELECT COUNT(*) FROM traces WHERE run = ? AND used"
 _DEFAULT_DB, _DEFAULT_RUN = "collscope.db", "main"
 CODES = (
@@ -99,15 +94,17 @@ def find_answer(
     step = StepSummary(None, step_ms, 0, 0, None, False, None, None, _look(db, run))
     if not connection.execute(_TRACES, (run,)).fetchone()[0]:
         return Answer(step, unknown="no_traces")
+    # numpy: a run without traces is answered without it.
+    from collscope.analysis.traced_run import read_facts, read_traced_run  # noqa: PLC0415
+    from collscope.timeline.causes.diagnose import diagnose  # noqa: PLC0415
+    from collscope.timeline.step_bounds import recorded_bounds  # noqa: PLC0415
+
     try:
         traced = read_traced_run(connection, db, run)
     except InputError:
         return Answer(step, unknown="contradiction")
-    facts = Facts(
-        tuple(connection.execute(_SETTINGS, (run,))),
-        tuple(name for (name,) in connection.execute(_LINKS, (run,)) if name),
-        _reachable(connection, run, traced, system),
-    )
+    reachable = _reachable(connection, run, traced, system)
+    facts = replace(read_facts(connection, run), reachable=reachable)
     given = None if step_ms is None else step_ms * 1e6
     found, recorded = diagnose(traced.timeline, facts, steps=traced.steps, step_ns=given)
     rows = recorded.rows
@@ -131,6 +128,9 @@ def _reachable(
     connection: sqlite3.Connection, run: str, traced: TracedRun, system: str | None
 ) -> dict[CollectiveClass, float]:
     """Ns that a call of each class needs at the system's ceiling; of no class: not known."""
+    from collscope.analysis.new_times import roof_times  # noqa: PLC0415 - numpy
+    from collscope.roofline.catalogue import catalogue_rows  # noqa: PLC0415
+
     gpus = traced_gpus(connection, run)
     # GPUs that name a system are on one host as that has them.
     names = {name.lower().replace("nvidia ", "").replace("amd instinct ", "") for name in gpus}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from collscope.reports.layout import Item, Section, to_readable
 from collscope.reports.verdict.answer import Answer, MsPerStep, StepSummary, VerdictEntry
-from collscope.timeline.causes.records import Cause, Evidence
 from collscope.units import figure
+
+if TYPE_CHECKING:
+    from collscope.timeline.causes.records import Cause, Evidence
 
 _TEMPLATE = re.compile(r"<[^<>]*>")
 _NAME = 40  # characters of a kernel's name
@@ -97,6 +100,7 @@ def kernel(name: str) -> str:
     >>> kernel("void at::native::vectorized_elementwise_kernel<4, float>(int, float)")
     'vectorized_elementwise_kernel'
     """
+    name = name.replace("(anonymous namespace)::", "")
     while _TEMPLATE.search(name):
         name = _TEMPLATE.sub("", name)
     plain = name.split("(")[0] if not name.startswith(("Memcpy", "Memset")) else name
@@ -221,8 +225,17 @@ def advice(cause: Cause) -> str:
 
 def title(entry: VerdictEntry) -> str:
     """Cause and ranks: `Late host, rank 1`."""
-    ranks = ", ".join(map(str, entry.ranks))
-    return _TITLES[entry.cause] + (f", rank {ranks}" if ranks else "")
+    return cause_title(entry.cause, entry.ranks)
+
+
+def cause_title(cause: str, ranks: tuple[int, ...]) -> str:
+    """A cause's code in words, with its ranks.
+
+    >>> cause_title("late_host", (1,))
+    'Late host, rank 1'
+    """
+    words = ", ".join(map(str, ranks))
+    return _TITLES[cause] + (f", rank {words}" if words else "")
 
 
 def _bound(step: StepSummary) -> str:

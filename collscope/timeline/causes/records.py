@@ -84,6 +84,14 @@ class Cause(msgspec.Struct, frozen=True):
     evidence: Evidence
 
 
+class RunCause(msgspec.Struct, frozen=True):
+    """A cause that one of two runs has."""
+
+    run: str  # label of the run
+    both: bool  # the other run has it, too, on the same ranks
+    cause: Cause
+
+
 class Diagnosis(msgspec.Struct, frozen=True):
     """The causes of a traced job, the one that costs most first.
 
