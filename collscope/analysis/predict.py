@@ -14,12 +14,14 @@ from collscope.analysis.classes import ClassRow
 from collscope.analysis.marks import Mark
 from collscope.analysis.new_times import Times, TimesFrom, label_times, roof_times
 from collscope.analysis.overview import traced_gpus
-from collscope.analysis.traced_run import TracedRun, read_traced_run
+from collscope.analysis.traced_run import TracedRun, read_facts, read_traced_run
 from collscope.errors import NoVerdictError, UsageError
 from collscope.ingest.match import reading, require_run
 from collscope.model import CollectiveClass
 from collscope.roofline.gpu_models import OtherGpus
 from collscope.timeline.analyse import Timeline
+from collscope.timeline.causes.diagnose import diagnose
+from collscope.timeline.causes.records import Cause, CauseSpan
 from collscope.timeline.play import Played
 from collscope.timeline.prediction.predict import predict, simulate
 from collscope.timeline.recorded_job import RecordedJob
@@ -190,6 +192,9 @@ class RunTimelines(msgspec.Struct, frozen=True):
     recorded: RecordedJob
     predicted: Played | None = None  # None: nothing is predicted
     times_from: TimesFrom | None = None  # where the times of what is predicted come from
+    causes: tuple[
+        tuple[Cause, tuple[CauseSpan, ...]], ...
+    ] = ()  # of long steps, and where they are
 
 
 def run_timelines(db: Path, run: str, request: PredictionRequest | None) -> RunTimelines:
@@ -202,7 +207,10 @@ def run_timelines(db: Path, run: str, request: PredictionRequest | None) -> RunT
         with reading(db) as connection:
             require_run(connection, db, run)
             traced = read_traced_run(connection, db, run)
-        return RunTimelines(traced.timeline, traced.recorded())
+            facts = read_facts(connection, run)
+        found, _ = diagnose(traced.timeline, facts, steps=traced.steps)
+        causes = tuple(zip(found.causes, found.marks, strict=True))
+        return RunTimelines(traced.timeline, traced.recorded(), causes=causes)
     traced, times, measured = _read_request(db, request)
     recorded = traced.recorded()
     played = simulate(recorded, times.times, traced=times.transfers, measured_step_ns=measured)

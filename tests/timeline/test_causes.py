@@ -187,3 +187,33 @@ def test_a_step_of_a_graph_is_one_launch(tmp_path: Path, kind: str) -> None:
             assert isinstance(ms, dict)
             assert first["ranks"] == [1]
             assert ms["low"] <= 2.066 - 1.418 <= ms["high"]
+
+
+def test_a_trace_for_perfetto_marks_the_cause(tmp_path: Path) -> None:
+    with tarfile.open(RECORDED / "tp-more_work.1.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    db, out = tmp_path / "t.db", tmp_path / "t.json"
+    assert collscope("ingest", "trace", "--db", db, *sorted(tmp_path.glob("light.*"))).code == 0
+    assert collscope("export", "perfetto", "--db", db, "-o", out).code == 0
+    events = json.loads(out.read_text("utf-8"))["traceEvents"]
+    marked = [e for e in events if e.get("cat") == "cause"]
+    assert {(e["pid"], e["name"]) for e in marked} == {(1, "Extra work, rank 1")}
+    # 24 products of 0.17 ms in each of two steps
+    assert sum(e["dur"] for e in marked) / 1e3 == pytest.approx(2 * 24 * 0.172, rel=0.1)
+
+
+def test_explain_names_the_cause_that_one_run_has(tmp_path: Path) -> None:
+    db = tmp_path / "t.db"
+    for case in ("tp-long_batch.1", "tp-more_work.1"):
+        with tarfile.open(RECORDED / f"{case}.tar.xz") as archive:
+            archive.extractall(tmp_path / case, filter="data")
+        traces = sorted((tmp_path / case).glob("light.*"))
+        assert collscope("ingest", "trace", "--db", db, "--run", case, *traces).code == 0
+    names = "tp-long_batch.1", "tp-more_work.1"
+    text = " ".join(collscope("compare", "--explain", *names, "--db", db).out.split())
+    assert "'tp-more_work.1' alone has this cause: Extra work, rank 1" in text
+    assert "No cause is certain" not in text
+    body = json.loads(collscope("compare", "--explain", *names, "--db", db, "--format", "json").out)
+    assert [(c["run"], c["both"]) for c in body["causes"]] == [("tp-more_work.1", False)]
+    more = [k for k in body["kernels"] if k["rank"] == 1 and k["second"] - k["first"] > 20]
+    assert len(more) == 1

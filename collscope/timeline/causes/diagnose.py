@@ -13,8 +13,9 @@ from collscope.timeline.assumptions import REST, STARTS
 from collscope.timeline.causes.collectives import Facts, pipeline_bubble, slow_settings
 from collscope.timeline.causes.hosts import common_stalls, late_hosts
 from collscope.timeline.causes.job import Job
+from collscope.timeline.causes.marks import marks_of
 from collscope.timeline.causes.periodic import long_steps
-from collscope.timeline.causes.records import Candidate, Cause, Change, Cost, Diagnosis
+from collscope.timeline.causes.records import Candidate, Cause, Change, Cost, Diagnosis, CauseSpan
 from collscope.timeline.causes.waits import (
     blocking_calls,
     blocking_launches,
@@ -52,8 +53,10 @@ def diagnose(
     player = Player(job, step_ns)
     found: list[Cause] = []
     long = long_steps(job)
+    marks: list[tuple[CauseSpan, ...]] = []
     if long is not None:
         found.append(long)
+        marks.append(())
     gone = NOTHING
     left = list(_candidates(job, facts))
     while left and len(found) < _MOST:
@@ -68,13 +71,17 @@ def diagnose(
                 cost, candidate.evidence,
             )
         )  # fmt: skip
+        marks.append(marks_of(job, candidate.changes[0]) if candidate.changes else ())
         left = [c for c in left if c is not candidate]
         if not candidate.changes:
             break
         gone = both(gone, candidate.changes[0])
     lengths = [float(player.base(k).mean()) for k in range(len(player.readings))]
     ends = min(lengths), max(lengths)
-    return Diagnosis(tuple(found), recorded.step_ns, ends, job.count, step_ns is None), recorded
+    diagnosis = Diagnosis(
+        tuple(found), recorded.step_ns, ends, job.count, step_ns is None, tuple(marks)
+    )
+    return diagnosis, recorded
 
 
 def _graph_launches(timeline: Timeline) -> int | None:

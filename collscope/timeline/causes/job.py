@@ -204,6 +204,17 @@ class Job:
                 found[self.rows.of(trace)] = np.where(calls.of_row >= 0, lasted[calls.of_row], 0.0)
         return found
 
+    @cached_property
+    def idle_before(self) -> Floats:
+        """(rows,) ns for which nothing ran on each row's GPU before it."""
+        found = np.zeros(len(self.rows))
+        for trace in range(len(self.rows.ranks)):
+            own_rows = self.rows.of(trace)
+            reach = np.maximum.accumulate(self.rows.end[own_rows])
+            idle = self.rows.start[own_rows][1:] - reach[:-1]
+            found[own_rows][1:] = np.maximum(idle, 0)
+        return found
+
     @property
     def usual_call(self) -> float:
         """What a launch takes that waits for nothing, ns: 5 to 8 us at the median of H200 jobs."""

@@ -84,6 +84,14 @@ class Cause(msgspec.Struct, frozen=True):
     evidence: Evidence
 
 
+class CauseSpan(msgspec.Struct, frozen=True):
+    """Something of a cause on one rank; ns on the common clock."""
+
+    trace: int
+    start: float
+    end: float
+
+
 class RunCause(msgspec.Struct, frozen=True):
     """A cause that one of two runs has."""
 
@@ -104,3 +112,4 @@ class Diagnosis(msgspec.Struct, frozen=True):
     played_ns: tuple[float, float] | None
     steps: int
     profiled: bool  # no step time without the profiler was given
+    marks: tuple[tuple[CauseSpan, ...], ...] = ()  # of each cause
