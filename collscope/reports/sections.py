@@ -77,9 +77,9 @@ def sections(report: Report) -> tuple[Section, ...]:
 
 
 def _first(report: Report) -> tuple[Section, ...]:
-    """The verdict and the answer; without traces the answer first, as there is no verdict."""
+    """The verdict and the answer; the answer first where the verdict is that none is possible."""
     verdict, answer = section(report.verdict, report.step), tuple(_answer(report))
-    if not report.step.ranks:
+    if report.verdict[0].cause == "unknown":
         return (Section("", answer), Section("Verdict", verdict.blocks))
     return (verdict, Section("In short", answer))
 

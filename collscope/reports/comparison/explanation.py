@@ -95,7 +95,7 @@ def _answer(said: Explained) -> Iterator[str]:
         f"A step of '{other.run}' is {than if difference else 'as long as'} one of '{one.run}':"
         f" {other.step_ns / 1e6:.2f} ms against {one.step_ns / 1e6:.2f} ms"
         f" ({100 * difference / one.step_ns:+.1f} %)."
-        + ("" if any(not c.both for c in said.causes) else f" {_causes(said)}")
+        + ("" if any(not c.both for c in said.causes) else " " + _causes(said))
     )
     for found in said.causes:
         ms = found.cause.cost

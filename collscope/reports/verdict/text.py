@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _TEMPLATE = re.compile(r"<[^<>]*>")
 _NAME = 40  # characters of a kernel's name
-_ONE_STEP = "Record at least three whole steps after the warm-up, and the traces of all ranks."
+_ONE_STEP = "Record at least three whole steps, and the traces of all ranks."
 _UNKNOWN = {
     "no_traces": (
         "The run has no traces: how long calls and steps take is not recorded.",

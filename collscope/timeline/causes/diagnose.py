@@ -15,7 +15,7 @@ from collscope.timeline.causes.hosts import common_stalls, late_hosts
 from collscope.timeline.causes.job import Job
 from collscope.timeline.causes.marks import marks_of
 from collscope.timeline.causes.periodic import long_steps
-from collscope.timeline.causes.records import Candidate, Cause, Change, Cost, Diagnosis, CauseSpan
+from collscope.timeline.causes.records import Candidate, Cause, CauseSpan, Change, Cost, Diagnosis
 from collscope.timeline.causes.waits import (
     blocking_calls,
     blocking_launches,

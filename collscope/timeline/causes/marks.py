@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from collscope.timeline.causes.job import Job
-from collscope.timeline.causes.records import Change, CauseSpan
+from collscope.timeline.causes.records import CauseSpan, Change
 from collscope.timeline.graph import FIRST
 
 _MOST = 2_000  # marks of a cause, the longest: a viewer shows no more at once
