@@ -67,7 +67,8 @@ def diagnose(
         candidate, (cost, certain) = max(standing, key=lambda pair: pair[1][0].value)
         found.append(
             Cause(
-                candidate.cause, candidate.certain and certain, candidate.ranks, candidate.where,
+                candidate.cause, candidate.certain and certain and job.count > 1 and job.whole_job,
+                candidate.ranks, candidate.where,
                 cost, candidate.evidence,
             )
         )  # fmt: skip

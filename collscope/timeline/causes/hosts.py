@@ -12,6 +12,7 @@ from collscope.timeline.causes.records import Candidate, Change, Evidence
 
 Floats = npt.NDArray[np.float64]
 
+_RECURS = 2  # steps: what is seen once may be no part of a step
 _REGULAR = 0.5  # of what a host loses at places where it does in every step
 
 
@@ -78,7 +79,7 @@ def against(job: Job, trace: int, other: int) -> Floats | None:
 
 def common_stalls(job: Job) -> Iterator[Candidate]:
     """What every rank's host spends at one place of every step without a launch."""
-    if len(job.traces) < 1 or job.count < 1:
+    if job.count < _RECURS or not job.whole_job:
         return
     found = np.zeros(len(job.rows))
     for trace in job.traces:

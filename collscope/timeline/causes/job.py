@@ -44,6 +44,12 @@ class Job:
         self.count = int(self.steps.count.max(initial=0))
         self._pairs: dict[tuple[tuple[int, int], tuple[int, int]], Pairing] = {}
 
+    @property
+    def whole_job(self) -> bool:
+        """Every rank of the job has a trace, as far as its size is known."""
+        size = self.rows.world_size or self.rows.least_size
+        return len(self.rows.ranks) >= size
+
     @cached_property
     def ends(self) -> Floats:
         """Moments of the recorded boundaries, shape (steps + 1, traces)."""

@@ -19,6 +19,7 @@ _SMALL_NS = 50_000  # a transfer so short is latency, and no bytes: a few hops a
 _GROUP = 8  # calls a step that one call could do
 _AWAKE_NS = 60_000  # a host that waited goes on this soon after the GPU is done
 _TIMES = 3  # as often as by chance
+_BETWEEN = 4  # rows from one call of a burst to the next: a copy, a memset, and their kin
 _SEVERAL = 2  # calls a step
 _MIN_ALIKE = 0.75  # of the copies that are read one by one
 
@@ -142,8 +143,10 @@ def small_calls(job: Job) -> Iterator[Candidate]:
         at = np.flatnonzero(of_row[order])
         if not len(at):
             return
-        # Within a burst a few other rows stand between: a copy of the result, a memset.
-        cuts = np.flatnonzero(np.diff(at) > 4) + 1
+        # Between the calls of a burst are copies of results alone. Kernels may need one call's
+        # result for the next, as the layers of a model do.
+        kernels = np.cumsum(job.compute[order])[at]
+        cuts = np.flatnonzero((np.diff(kernels) > 0) | (np.diff(at) > _BETWEEN)) + 1
         for burst in np.split(at, cuts):
             if len(burst) < _GROUP:
                 continue
