@@ -94,8 +94,7 @@ def _answer(said: Explained) -> Iterator[str]:
     yield (
         f"A step of '{other.run}' is {than if difference else 'as long as'} one of '{one.run}':"
         f" {other.step_ns / 1e6:.2f} ms against {one.step_ns / 1e6:.2f} ms"
-        f" ({100 * difference / one.step_ns:+.1f} %)."
-        + ("" if any(not c.both for c in said.causes) else " " + _causes(said))
+        f" ({100 * difference / one.step_ns:+.1f} %)." + f" {_causes(said)}".rstrip()
     )
     for found in said.causes:
         ms = found.cause.cost
@@ -158,6 +157,10 @@ def _causes(said: Explained) -> str:
     large = [p for p, ns in sorted(known, key=lambda k: -abs(k[1])) if abs(ns) >= least]
     hosts, others = ([p for p in large if (p.part == "host") is host] for host in (True, False))
     firm, unsure = ([p for p in others if _firm(p) is sign] for sign in (True, False))
+    if any(not c.both for c in said.causes):
+        # One run has a cause of its own, which is named below: what is not sure explains less.
+        word = "Cause" if len(firm) == 1 else "Causes"
+        return f"{word}: {', '.join(map(_with_range, firm))}." if firm else ""
     told = [
         f"{word if len(parts) == 1 else word + 's'}: {', '.join(map(_with_range, parts))}."
         for word, parts in (("Cause", firm), ("Possible cause", unsure)) if parts
