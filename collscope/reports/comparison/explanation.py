@@ -90,11 +90,12 @@ def _sections(said: Explained) -> list[Section]:
 def _answer(said: Explained) -> Iterator[str]:
     one, other = said.first, said.second
     difference = said.difference_ns
+    parts = _causes(said)
     than = f"{abs(difference) / 1e6:.2f} ms {'longer' if difference > 0 else 'shorter'} than"
     yield (
         f"A step of '{other.run}' is {than if difference else 'as long as'} one of '{one.run}':"
         f" {other.step_ns / 1e6:.2f} ms against {one.step_ns / 1e6:.2f} ms"
-        f" ({100 * difference / one.step_ns:+.1f} %)." + f" {_causes(said)}".rstrip()
+        f" ({100 * difference / one.step_ns:+.1f} %)." + (f" {parts}" if parts else "")
     )
     for found in said.causes:
         ms = found.cause.cost
