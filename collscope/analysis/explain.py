@@ -14,9 +14,9 @@ from collscope.analysis.traced_run import read_facts, read_traced_run
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.ingest.match import reading
 from collscope.model import CollectiveClass
-from collscope.timeline.causes.diagnose import diagnose
-from collscope.timeline.causes.kernels import ChangedKernel, kernel_changes
-from collscope.timeline.causes.records import Cause, RunCause
+from collscope.timeline.step_causes.diagnose import diagnose
+from collscope.timeline.step_causes.kernels import ChangedKernel, kernel_changes
+from collscope.timeline.step_causes.records import Cause, RunCause
 from collscope.timeline.explanation.explain import DOUBTS, Explanation, explain
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.unprofiled import step_ratio

@@ -20,8 +20,8 @@ from collscope.ingest.match import reading, require_run
 from collscope.model import CollectiveClass
 from collscope.roofline.gpu_models import OtherGpus
 from collscope.timeline.analyse import Timeline
-from collscope.timeline.causes.diagnose import diagnose
-from collscope.timeline.causes.records import Cause, CauseSpan
+from collscope.timeline.step_causes.diagnose import diagnose
+from collscope.timeline.step_causes.records import Cause, CauseSpan
 from collscope.timeline.play import Played
 from collscope.timeline.prediction.predict import predict, simulate
 from collscope.timeline.recorded_job import RecordedJob

@@ -14,7 +14,7 @@ from collscope.errors import InputError
 from collscope.model import CollectiveClass
 from collscope.store.traces import load_traces
 from collscope.timeline.analyse import Timeline, analyse
-from collscope.timeline.causes.collectives import Facts
+from collscope.timeline.step_causes.collectives import Facts
 from collscope.timeline.recorded_job import RecordedJob
 
 _SETTINGS = "SELECT DISTINCT name, value FROM settings WHERE run = ? ORDER BY name, value"

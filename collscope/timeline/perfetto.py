@@ -17,7 +17,7 @@ import numpy.typing as npt
 from collscope.match.rows import title
 from collscope.model.trace import Ints
 from collscope.timeline.analyse import Timeline
-from collscope.timeline.causes.records import CauseSpan
+from collscope.timeline.step_causes.records import CauseSpan
 from collscope.timeline.graph import EXPLAINED_NS, HOST
 from collscope.timeline.play import Played, Substitutions, last_causes, play
 from collscope.timeline.recorded_job import RecordedJob

@@ -13,9 +13,9 @@ from inputs import ROOT, SHARED
 from trace_builder import US, Job
 
 from collscope.timeline.analyse import analyse
-from collscope.timeline.causes.collectives import Facts
-from collscope.timeline.causes.diagnose import diagnose
-from collscope.timeline.causes.records import Diagnosis
+from collscope.timeline.step_causes.collectives import Facts
+from collscope.timeline.step_causes.diagnose import diagnose
+from collscope.timeline.step_causes.records import Diagnosis
 
 RECORDED = ROOT / "benchmarks" / "recordings" / "causes"
 SHARED_CAUSES = SHARED / "recordings" / "h200x2-causes"

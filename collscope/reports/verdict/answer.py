@@ -1,6 +1,6 @@
 """What makes the steps of a run long, and what each cause costs.
 
-Numbers and codes of `collscope.timeline.causes`, with what the run's logs show.
+Numbers and codes of `collscope.timeline.step_causes`, with what the run's logs show.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collscope.errors import InputError
 if TYPE_CHECKING:
     from collscope.analysis.traced_run import TracedRun
     from collscope.model import CollectiveClass
-    from collscope.timeline.causes.records import Cause
+    from collscope.timeline.step_causes.records import Cause
 
 _TRACES = "SELECT COUNT(*) FROM traces WHERE run = ? AND used"
 _DEFAULT_DB, _DEFAULT_RUN = "collscope.db", "main"
@@ -96,7 +96,7 @@ def find_answer(
         return Answer(step, unknown="no_traces")
     # numpy: a run without traces is answered without it.
     from collscope.analysis.traced_run import read_facts, read_traced_run  # noqa: PLC0415
-    from collscope.timeline.causes.diagnose import diagnose  # noqa: PLC0415
+    from collscope.timeline.step_causes.diagnose import diagnose  # noqa: PLC0415
     from collscope.timeline.step_bounds import recorded_bounds  # noqa: PLC0415
 
     try:

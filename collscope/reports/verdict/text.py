@@ -11,7 +11,7 @@ from collscope.reports.verdict.answer import Answer, MsPerStep, StepSummary, Ver
 from collscope.units import figure
 
 if TYPE_CHECKING:
-    from collscope.timeline.causes.records import Cause, Evidence
+    from collscope.timeline.step_causes.records import Cause, Evidence
 
 _TEMPLATE = re.compile(r"<[^<>]*>")
 _NAME = 40  # characters of a kernel's name

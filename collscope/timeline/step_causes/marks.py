@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from collscope.timeline.causes.job import Job
-from collscope.timeline.causes.records import CauseSpan, Change
+from collscope.timeline.step_causes.job import Job
+from collscope.timeline.step_causes.records import CauseSpan, Change
 from collscope.timeline.graph import FIRST
 
 _MOST = 2_000  # marks of a cause, the longest: a viewer shows no more at once

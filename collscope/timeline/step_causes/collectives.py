@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 
 from collscope.model import CollectiveClass
-from collscope.timeline.causes.job import Job
-from collscope.timeline.causes.records import Candidate, Change, Evidence
-from collscope.timeline.causes.work import stages
+from collscope.timeline.step_causes.job import Job
+from collscope.timeline.step_causes.records import Candidate, Change, Evidence
+from collscope.timeline.step_causes.work import stages
 from collscope.timeline.recorded_job import thread_blocks
 from collscope.units import format_size
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from collscope.timeline.causes.job import Job
-from collscope.timeline.causes.records import Candidate, Change, Evidence
+from collscope.timeline.step_causes.job import Job
+from collscope.timeline.step_causes.records import Candidate, Change, Evidence
 
 Floats = npt.NDArray[np.float64]
 

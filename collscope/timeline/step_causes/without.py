@@ -8,8 +8,8 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from collscope.timeline.assumptions import GIVEN, REST, STARTS, host_prior
-from collscope.timeline.causes.job import Job
-from collscope.timeline.causes.records import Change
+from collscope.timeline.step_causes.job import Job
+from collscope.timeline.step_causes.records import Change
 from collscope.timeline.graph import FIRST, NEVER, Graph
 from collscope.timeline.play import Substitutions, play
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from collscope.model.trace import Call, Kind
-from collscope.timeline.causes.job import Job
-from collscope.timeline.causes.records import Candidate, Change, Evidence
+from collscope.timeline.step_causes.job import Job
+from collscope.timeline.step_causes.records import Candidate, Change, Evidence
 from collscope.timeline.graph import FIRST
 
 Floats = npt.NDArray[np.float64]

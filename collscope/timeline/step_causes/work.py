@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from collscope.model import Op
 from collscope.timeline.assumptions import STARTS
-from collscope.timeline.causes.job import Job
-from collscope.timeline.causes.records import Candidate, Change, Evidence
+from collscope.timeline.step_causes.job import Job
+from collscope.timeline.step_causes.records import Candidate, Change, Evidence
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

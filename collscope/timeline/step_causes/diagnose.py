@@ -10,21 +10,21 @@ import numpy.typing as npt
 
 from collscope.timeline.analyse import Timeline
 from collscope.timeline.assumptions import REST, STARTS
-from collscope.timeline.causes.collectives import Facts, pipeline_bubble, slow_settings
-from collscope.timeline.causes.hosts import common_stalls, late_hosts
-from collscope.timeline.causes.job import Job
-from collscope.timeline.causes.marks import marks_of
-from collscope.timeline.causes.periodic import long_steps
-from collscope.timeline.causes.records import Candidate, Cause, CauseSpan, Change, Cost, Diagnosis
-from collscope.timeline.causes.waits import (
+from collscope.timeline.step_causes.collectives import Facts, pipeline_bubble, slow_settings
+from collscope.timeline.step_causes.hosts import common_stalls, late_hosts
+from collscope.timeline.step_causes.job import Job
+from collscope.timeline.step_causes.marks import marks_of
+from collscope.timeline.step_causes.periodic import long_steps
+from collscope.timeline.step_causes.records import Candidate, Cause, CauseSpan, Change, Cost, Diagnosis
+from collscope.timeline.step_causes.waits import (
     blocking_calls,
     blocking_launches,
     polling_waits,
     slow_copies,
     small_calls,
 )
-from collscope.timeline.causes.without import NOTHING, Player, both
-from collscope.timeline.causes.work import extra_work, longer_kernels
+from collscope.timeline.step_causes.without import NOTHING, Player, both
+from collscope.timeline.step_causes.work import extra_work, longer_kernels
 from collscope.timeline.recorded_job import RecordedJob
 
 Floats = npt.NDArray[np.float64]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from collscope.timeline.causes.job import Job
-from collscope.timeline.causes.records import Cause, Cost, Evidence
+from collscope.timeline.step_causes.job import Job
+from collscope.timeline.step_causes.records import Cause, Cost, Evidence
 
 _OWN = 0.5  # of what a step is longer by that a rank's own work explains
 
