@@ -182,22 +182,34 @@ class Store(msgspec.Struct, frozen=True):
             yield from select(connection, query, parameters, timeout_s)[1]
 
     def report(
-        self, run: str = "main", *, system: str | None = None, label: str | None = None
+        self,
+        run: str = "main",
+        *,
+        system: str | None = None,
+        label: str | None = None,
+        step_ms: float | None = None,
     ) -> Report:
         """What collectives cost a run, with every class; `collscope.render` makes text of it.
 
         system  whose ceilings the classes are held against, as `collscope report --system`
         label   of the measurements to judge; None: those of the most recent source
+        step_ms  a step without the profiler, ms: what causes of long steps cost goes by it
         raises  InputError for an unknown system or label, NoVerdictError when `system` is "fit"
                 and nothing can be fitted
         """
         from collscope.ingest.match import reading, require_run  # noqa: PLC0415
         from collscope.reports.report.build import build_report  # noqa: PLC0415
         from collscope.reports.report.formats import shown  # noqa: PLC0415
+        from collscope.units import require_step_ms  # noqa: PLC0415
 
         with reading(self.path) as connection:
             require_run(connection, self.path, run)
-            return shown(build_report(connection, run, top=None, system=system, label=label))
+            return shown(
+                build_report(
+                    connection, run, top=None, system=system, label=label,
+                    step_ms=require_step_ms(step_ms),
+                )
+            )  # fmt: skip
 
     def predict(
         self,

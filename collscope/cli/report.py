@@ -24,6 +24,7 @@ from collscope.cli.options import (
     write_figures,
 )
 from collscope.errors import UsageError
+from collscope.units import require_step_ms
 from collscope.writing import folded
 
 if TYPE_CHECKING:
@@ -49,6 +50,13 @@ def report(
             callback=checked_label,
         ),
     ] = None,
+    step_ms: Annotated[
+        float | None,
+        typer.Option(
+            "--step-ms", help="Step time without the profiler, in ms.", callback=require_step_ms
+        ),
+    ] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Print the verdict alone.")] = False,
     plot: Annotated[
         Path | None,
         typer.Option("--plot", help="Plot classes, bandwidths and gains: .png, .svg, .pdf."),
@@ -60,6 +68,7 @@ def report(
     from collscope.ingest.match import reading, require_run
     from collscope.reports.report.build import build_report, shorten
     from collscope.reports.report.formats import render
+    from collscope.reports.verdict.text import brief as verdict_alone
 
     if plot is not None:
         from collscope.reports.rendering.plot import check_plot
@@ -67,7 +76,7 @@ def report(
         check_plot(plot)
     with reading(db) as connection:  # to the end: what a damaged store holds may show late
         require_run(connection, db, run)
-        built = build_report(connection, run, top=None, system=system, label=label)
+        built = build_report(connection, run, top=None, system=system, label=label, step_ms=step_ms)
         shown = shorten(built, top) if top else built
         extras = None
         if format is Format.HTML:
@@ -81,7 +90,10 @@ def report(
                 report_extras(built, connection).figures(), plot,
                 f"run {run} has no measurements and no calls of known size",
             )  # fmt: skip
-        text = render(shown, format.value, extras, wide=wide)
+        if brief and format in (Format.TEXT, Format.MD):
+            text = verdict_alone(run, built.verdict, built.step, format.value)
+        else:
+            text = render(shown, format.value, extras, wide=wide)
     write(text, output)
 
 

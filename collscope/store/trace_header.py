@@ -44,7 +44,7 @@ def header_of(data: bytes) -> tuple[TraceHeader, int]:
 
     raises  InputError when the bytes are damaged or not of this version
     """
-    end = 8 + int.from_bytes(data[:8], "little")
+    end = 8 + checked_bytes(lambda: int.from_bytes(data[:8], "little"), TypeError)  # text: damaged
     head = checked_bytes(lambda: msgspec.msgpack.decode(data[8:end], type=TraceHeader))
     same_version(head.version)
     return head, end

@@ -35,16 +35,17 @@ class Timeline(msgspec.Struct, frozen=True):
     overlaps: tuple[RankOverlap, ...]
     host: tuple[HostCalls | None, ...]  # calls of each trace's host, where told
 
-    def recorded(self, steps: int | None = None) -> RecordedJob:
+    def recorded(self, steps: int | None = None, *, uneven: bool = False) -> RecordedJob:
         """Steps and dependencies, for predictions.
 
-        steps  number of steps in each trace, where that is known; else they are found
+        steps   number of steps in each trace, where that is known; else they are found
+        uneven  steps that do not equal each other count, too
         """
         from collscope.timeline.recorded_job import prepare  # noqa: PLC0415 - an ingest predicts nothing
 
         own = self.steps
-        if steps is not None:
-            own = find_steps(self.rows, self.calls, self.times, steps)
+        if steps is not None or (uneven and own.source == "window"):
+            own = find_steps(self.rows, self.calls, self.times, steps, uneven=uneven)
         return prepare(
             self.rows, self.calls, self.times, own, self.clocks,
             exposed=self.exposed, host=self.host,

@@ -8,7 +8,7 @@ source  Trace Event Format (Google): phases M, X, s and f; times in µs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -20,6 +20,7 @@ from collscope.timeline.analyse import Timeline
 from collscope.timeline.graph import HOST
 from collscope.timeline.play import Played, Substitutions, last_causes, play
 from collscope.timeline.recorded_job import RecordedJob
+from collscope.timeline.step_causes.records import CauseSpan
 from collscope.timeline.tolerances import EXPLAINED_NS
 
 Event = dict[str, object]
@@ -54,12 +55,14 @@ def trace_events(
     most_parts: int = MOST_PARTS,
     recorded: RecordedJob | None = None,
     simulated: Simulated | None = None,
+    marked: Sequence[tuple[str, Sequence[CauseSpan]]] = (),
 ) -> Iterator[Event]:
     """Events of all collectives on the common clock, metadata first.
 
     most_parts  kernels at most; where there are more, whole calls are left out, the shortest first
     recorded    tells steps and what held up the rank that came last; None: neither is shown
     simulated   a timeline of `recorded` to be shown beside it
+    marked      causes of long steps by their names, and where they are
     """
     chosen = longest_calls(timeline, most_parts)
     times = timeline.times
@@ -74,6 +77,7 @@ def trace_events(
     for scene in scenes:
         yield from _metadata(timeline, scene, len(timeline.calls) - len(chosen))
         yield from _steps(timeline, scene, traces)
+    yield from _marks(timeline, marked)
     held = {} if recorded is None else _held_up(timeline, recorded, chosen)
     for call in chosen.tolist():
         for scene in scenes:
@@ -193,6 +197,21 @@ def _steps(timeline: Timeline, scene: _Scene, traces: Ints) -> Iterator[Event]:
         for number, begin in enumerate(ends[:-1].tolist()):
             where: Event = {"pid": pid, "tid": tid}
             yield _slice(f"step {number}", "step", begin, float(ends[number + 1]) - begin, where)
+
+
+def _marks(
+    timeline: Timeline, marked: Sequence[tuple[str, Sequence[CauseSpan]]]
+) -> Iterator[Event]:
+    """A thread of each rank and cause with what the cause holds."""
+    for number, (name, marks) in enumerate(marked):
+        tid = len(timeline.rows.streams) + 1 + number
+        for trace in sorted({mark.trace for mark in marks}):
+            pid = timeline.rows.ranks[trace]
+            yield {**_meta("thread_name", pid, {"name": f"cause: {name}"}), "tid": tid}
+            yield {**_meta("thread_sort_index", pid, {"sort_index": -1}), "tid": tid}
+        for mark in marks:
+            where: Event = {"pid": timeline.rows.ranks[mark.trace], "tid": tid}
+            yield _slice(name, "cause", mark.start, mark.end - mark.start, where)
 
 
 def _call(timeline: Timeline, scene: _Scene, call: int, held: str | None) -> Iterator[Event]:

@@ -44,6 +44,7 @@ class Steps(msgspec.Struct, frozen=True):
     """
 
     # marks: the profiler's; kernels, period: of kernels, collectives; given: as many as was said;
+    # optimizer: uneven steps, each ends with the optimizer's kernels;
     source: str  # window: none
     rows: Ints  # rows of all boundaries, boundary by boundary
     bounds: Ints  # (boundaries,) where each begins; the first ones of all traces, then the second
@@ -83,13 +84,21 @@ class Steps(msgspec.Struct, frozen=True):
         return np.split(self.rows, self.bounds[1:])[k]
 
 
-def find_steps(rows: Rows, calls: Calls, times: CallTimes, given: int | None = None) -> Steps:
+def find_steps(
+    rows: Rows,
+    calls: Calls,
+    times: CallTimes,
+    given: int | None = None,
+    *,
+    uneven: bool = False,
+) -> Steps:
     """Steps after the warm-up: the profiler's marks, else what recurs in the order of launches.
 
     As many steps for every rank, the last ones: windows may begin at different calls. Where pauses
     part them, those of the longest stretch, the last one of equals.
 
-    given  number of steps in each trace, where that is known: equal parts of its launches
+    given   number of steps in each trace, where that is known: equal parts of its launches
+    uneven  where no equal steps recur, each ends with the optimizer
     """
     warm = warm_until(rows, calls, times)
     n = len(rows.ranks)
@@ -97,6 +106,8 @@ def find_steps(rows: Rows, calls: Calls, times: CallTimes, given: int | None = N
     searched: Sequence[tuple[str, Callable[[Rows, int], Ints]]] = (
         ("marks", _marked), ("kernels", _by_kernels), ("period", _by_collectives)
     )  # fmt: skip
+    if uneven:
+        searched = (*searched, ("optimizer", _by_optimizer))
     if given is not None:
         cut = [_after(rows, _equal_parts(rows, t, given), int(warm[t])) for t in range(n)]
         source, found, searched = "given", cut, ()
@@ -226,6 +237,22 @@ def _by_kernels(rows: Rows, trace: int) -> Ints:
     if not _are_steps(rows, mine, cuts, rows.name[recurring[-period:]].astype(np.int64)):
         return kernels[:0]
     ends = [mine[:cut][rows.end[mine[:cut]].argmax()] for cut in cuts.tolist()]
+    return np.array(ends, dtype=np.int64)
+
+
+def _by_optimizer(rows: Rows, trace: int) -> Ints:
+    """Per run of the optimizer's kernels the row that ends last of those launched by then."""
+    mine, _ = _in_order(rows, trace)
+    named = np.array([bool(_OPTIMIZER.search(name)) for name in rows.names] + [False])
+    place = np.flatnonzero(named[rows.name[mine]] & (rows.entry[mine] < 0))
+    if not len(place):
+        return place
+    # Between the optimizers of two steps stands far more than between two kernels of one.
+    apart = np.diff(place)
+    runs = np.append(
+        np.flatnonzero(apart > max(EDGE_LAUNCHES, int(apart.max()) // 4)), len(place) - 1
+    )
+    ends = [mine[: cut + 1][rows.end[mine[: cut + 1]].argmax()] for cut in place[runs].tolist()]
     return np.array(ends, dtype=np.int64)
 
 

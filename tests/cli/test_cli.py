@@ -121,7 +121,6 @@ def measured(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "command",
     [
-        ("report",),
         ("runs",),
         ("compare", "a", "b"),
         ("check", "--baseline", "a", "--current", "b"),

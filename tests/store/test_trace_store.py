@@ -8,8 +8,6 @@ import json
 import re
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -82,22 +80,6 @@ def test_transfer_per_step(db_path: Path, samples: Path, case: str, expected: fl
     assert rows(db_path, "SELECT COUNT(*), MIN(ranks_traced), SUM(warm_up) FROM call_times") == [
         (18, 4, 1)
     ]
-
-
-def test_the_report_of_a_traced_run_does_not_load_their_analysis(
-    db_path: Path, samples: Path
-) -> None:
-    collscope("ingest", "trace", samples / "traces" / "default", "--steps", 3, "--db", db_path)
-    script = (
-        f"import sys; sys.argv = ['collscope', 'report', '--db', {str(db_path)!r}]\n"
-        "from collscope.cli import main\n"
-        "try: main()\n"
-        "except SystemExit as ended: assert not ended.code, ended.code\n"
-        "sys.exit('collscope.timeline.analyse' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert rows(db_path, "SELECT COUNT(*) FROM steps") != [(0,)]  # of these it looks at the traces
 
 
 def test_a_trace_alone_gives_calls_and_communicators(db_path: Path, samples: Path) -> None:

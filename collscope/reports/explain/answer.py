@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.ingest.match import reading
 from collscope.model import CollectiveClass
 from collscope.reports.compare.sides import Runs, name_traced_runs
-from collscope.reports.waiting.traced_run import read_traced_run
+from collscope.reports.waiting.traced_run import read_facts, read_traced_run
 from collscope.timeline.explanation.explain import ExplainedPart, Explanation, explain
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.records import ChangedClass
+from collscope.timeline.step_causes.diagnose import diagnose
+from collscope.timeline.step_causes.kernels import ChangedKernel, kernel_changes
+from collscope.timeline.step_causes.records import Cause, RunCause
 from collscope.timeline.unprofiled import StepRatio, step_ratio
 from collscope.units import count, format_size
 
@@ -60,6 +64,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     slowdown_assumed: bool  # one run does not tell it: compute alone is taken to be as fast in both
     # whose transfers were swapped, the largest change first; old: in the first run
     classes: tuple[ChangedClass, ...]
+    causes: tuple[RunCause, ...] = ()  # of either run, as `report` names them; the second's first
+    kernels: tuple[ChangedKernel, ...] = ()  # that differ by over 1 % of a step, on each rank
     unmatched: tuple[str, ...]  # classes of either run whose transfers could not be swapped
 
 
@@ -79,7 +85,12 @@ def explain_runs(db: Path, names: Sequence[str]) -> Explained:
             " the traces of each with collscope ingest trace --run."
         )
     with reading(db) as store:
-        first, second = (read_traced_run(store, db, name).recorded() for name in names)
+        traced = [read_traced_run(store, db, name) for name in names]
+        first, second = (run.recorded() for run in traced)
+        diagnosed = [
+            diagnose(run.timeline, read_facts(store, name), steps=run.steps)[0].causes
+            for run, name in zip(traced, names, strict=True)
+        ]
     if first.rows.ranks != second.rows.ranks:
         told = (",".join(map(str, r.rows.ranks)) for r in (first, second))
         raise InputError(
@@ -94,7 +105,19 @@ def explain_runs(db: Path, names: Sequence[str]) -> Explained:
     found = explain(first, second)
     if found is None:
         raise NoVerdictError("compare --explain: the traces hold no step. Record several steps.")
-    return explained(db, names, (first, second), found)
+    return replace(
+        explained(db, names, (first, second), found),
+        causes=tuple(_of_either(names, diagnosed)),
+        kernels=kernel_changes(first, second),
+    )
+
+
+def _of_either(names: Sequence[str], causes: Sequence[tuple[Cause, ...]]) -> Iterator[RunCause]:
+    """Causes of two runs; those of the second come first."""
+    for own, other in ((1, 0), (0, 1)):
+        there = {(c.cause, c.ranks) for c in causes[other]}
+        for cause in causes[own]:
+            yield RunCause(names[own], (cause.cause, cause.ranks) in there, cause)
 
 
 def explained(

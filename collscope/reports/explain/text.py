@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import hypot, log
 
 from collscope.reports.explain.answer import Explained
+from collscope.reports.rendering.cause_words import cause_title, evidence, kernel
 from collscope.reports.rendering.class_words import inferred_groups
 from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import in_format
@@ -42,6 +43,7 @@ _MEANS = (
 # Parts smaller than this share of the largest one, or of the step, are left to the table.
 _NOTABLE, _SMALL = 0.2, 0.01
 _OTHER_BLOCKS = log(1.25)  # kernels with so many more blocks were started with another setting
+_MOST_KERNELS = 8  # rows of the table of kernels
 _WIDE = 0.5  # of the widest range: advice is for those that are as wide
 
 
@@ -78,6 +80,8 @@ def _sections(said: Explained) -> list[Section]:
     advice = tuple(_advice(said))
     sections = [Section("", head), *([Section("What would narrow the ranges", advice)] if advice
                                      else ())]  # fmt: skip
+    if said.kernels:
+        sections.insert(1, Section("Kernels that differ", (_kernel_table(said),)))
     sections.append(Section("What this rests on", tuple(_rests_on(said))))
     if said.classes:
         mixed = any(c.collective_class.size_bytes is None for c in said.classes)
@@ -89,12 +93,22 @@ def _sections(said: Explained) -> list[Section]:
 def _answer(said: Explained) -> Iterator[str]:
     one, other = said.first, said.second
     difference = said.difference_ns
+    parts = _causes(said)
     than = f"{abs(difference) / 1e6:.2f} ms {'longer' if difference > 0 else 'shorter'} than"
     yield (
         f"A step of '{other.run}' is {than if difference else 'as long as'} one of '{one.run}':"
         f" {other.step_ns / 1e6:.2f} ms against {one.step_ns / 1e6:.2f} ms"
-        f" ({100 * difference / one.step_ns:+.1f} %). {_causes(said)}"
+        f" ({100 * difference / one.step_ns:+.1f} %)." + (f" {parts}" if parts else "")
     )
+    for found in said.causes:
+        ms = found.cause.cost
+        has = "Both runs have" if found.both else f"'{found.run}' alone has"
+        if found.run == other.run or not found.both:
+            yield (
+                f"{has} this cause: {cause_title(found.cause.cause, found.cause.ranks)},"
+                f" {ms.value:.3g} ms a step ({ms.low:.3g} to {ms.high:.3g}) in '{found.run}',"
+                f" {'certain' if found.cause.certain else 'likely'}. {evidence(found.cause)}"
+            )
     if one.blocks and other.blocks and abs(log(other.blocks / one.blocks)) > _OTHER_BLOCKS:
         yield (
             f"The kernels of the collectives have {count(round(other.blocks), 'thread block')} in"
@@ -106,6 +120,16 @@ def _answer(said: Explained) -> Iterator[str]:
             f"Two starts of one setting differ by about {100 * STARTS:.0f} % of a step: this"
             " difference may be no more than that."
         )
+
+
+def _kernel_table(said: Explained) -> Table:
+    one, other = said.first.run, said.second.run
+    return table(
+        (("rank", NUMBER), ("kernel", TEXT), (f"{one} a step", NUMBER), (f"{other} a step", NUMBER),
+         (f"{one} ms", NUMBER), (f"{other} ms", NUMBER)),
+        ((k.rank, kernel(k.kernel), k.first, k.second, k.first_ms, k.second_ms)
+         for k in said.kernels[:_MOST_KERNELS]),
+    )  # fmt: skip
 
 
 def _meanings(said: Explained) -> Iterator[str]:
@@ -137,6 +161,10 @@ def _causes(said: Explained) -> str:
     large = [p for p, ns in sorted(known, key=lambda k: -abs(k[1])) if abs(ns) >= least]
     hosts, others = ([p for p in large if (p.part == "host") is host] for host in (True, False))
     firm, unsure = ([p for p in others if _firm(p) is sign] for sign in (True, False))
+    if any(not c.both for c in said.causes):
+        # One run has a cause of its own, which is named below: what is not sure explains less.
+        word = "Cause" if len(firm) == 1 else "Causes"
+        return f"{word}: {', '.join(map(_with_range, firm))}." if firm else ""
     told = [
         f"{word if len(parts) == 1 else word + 's'}: {', '.join(map(_with_range, parts))}."
         for word, parts in (("Cause", firm), ("Possible cause", unsure)) if parts

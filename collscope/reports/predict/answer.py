@@ -17,13 +17,15 @@ from collscope.reports.calls.answer import ClassRow
 from collscope.reports.coverage.answer import traced_gpus
 from collscope.reports.efficiency.serving import Mark
 from collscope.reports.predict.new_times import Times, TimesFrom, label_times, roof_times
-from collscope.reports.waiting.traced_run import TracedRun, read_traced_run
+from collscope.reports.waiting.traced_run import TracedRun, read_facts, read_traced_run
 from collscope.roofline.gpu_models import OtherGpus
 from collscope.timeline.analyse import Timeline
 from collscope.timeline.play import Played
 from collscope.timeline.prediction.predict import predict, simulate
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.records import Prediction
+from collscope.timeline.step_causes.diagnose import diagnose
+from collscope.timeline.step_causes.records import Cause, CauseSpan
 from collscope.timeline.traced_transfers import known_transfers
 
 SCHEMA = "collscope.predict/2"
@@ -116,6 +118,9 @@ class RunTimelines(msgspec.Struct, frozen=True):
     recorded: RecordedJob
     predicted: Played | None = None  # None: nothing is predicted
     times_from: TimesFrom | None = None  # where the times of what is predicted come from
+    causes: tuple[
+        tuple[Cause, tuple[CauseSpan, ...]], ...
+    ] = ()  # of long steps, and where they are
 
 
 def run_timelines(db: Path, run: str, request: PredictionRequest | None) -> RunTimelines:
@@ -128,7 +133,10 @@ def run_timelines(db: Path, run: str, request: PredictionRequest | None) -> RunT
         with reading(db) as connection:
             require_run(connection, db, run)
             traced = read_traced_run(connection, db, run)
-        return RunTimelines(traced.timeline, traced.recorded())
+            facts = read_facts(connection, run)
+        found, _ = diagnose(traced.timeline, facts, steps=traced.steps)
+        causes = tuple(zip(found.causes, found.marks, strict=True))
+        return RunTimelines(traced.timeline, traced.recorded(), causes=causes)
     traced, times, measured = _read_request(db, request)
     recorded = traced.recorded()
     played = simulate(recorded, times.times, traced=times.transfers, measured_step_ns=measured)

@@ -14,6 +14,7 @@ from collscope.errors import InputError, UsageError
 from collscope.outputs import replaced
 from collscope.reports.predict.answer import RunTimelines
 from collscope.reports.predict.words import origin_words
+from collscope.reports.rendering.cause_words import cause_title
 from collscope.timeline.perfetto import MOST_PARTS, Event, Simulated, longest_calls, trace_events
 
 _LEVEL = 6  # of gzip
@@ -36,8 +37,10 @@ def export_trace(shown: RunTimelines, output: Path, most: int | None) -> str:
         name = f"predicted with {origin_words(shown.times_from)}"
         predicted = Simulated(name, shown.predicted)
     limit = MOST_PARTS if most is None else most
+    marked = [(cause_title(cause.cause, cause.ranks), marks) for cause, marks in shown.causes]
     try:
-        events = _write(trace_events(timeline, limit, shown.recorded, predicted), output)
+        shown_events = trace_events(timeline, limit, shown.recorded, predicted, marked)
+        events = _write(shown_events, output)
         size = output.stat().st_size
     except OSError as error:
         raise InputError(f"{output}: {error.strerror}. Name another file with -o.") from error

@@ -21,6 +21,7 @@ from collscope.reports.rendering.layout import (
 from collscope.writing import folded, one_line
 
 WIDTH = 120  # columns of the text form where no terminal has another width; most of a sentence
+COMMAND = "collscope "  # a block that begins so runs as it stands: it is not folded
 _NARROWEST_PAGE = 40  # of a terminal; a narrower one folds the lines
 _NARROWEST = 16  # text is not cut below this
 _MOST_NAMES = 3  # columns that are repeated in each part of a table, before a text and behind it
@@ -66,7 +67,7 @@ def _text_block(block: str | Item | Table, prose: int, tables: int | None) -> li
     if isinstance(block, Table):
         return text_table(block, tables)
     if isinstance(block, str):
-        return folded(block, prose)
+        return [block] if block.startswith(COMMAND) else folded(block, prose)
     lines = folded(block.head, prose, rest="  ")
     for line in block.lines:
         lines += folded(line, prose, "    ", "      ")

@@ -17,6 +17,7 @@ from collscope.reports.coverage.answer import Coverage, Header
 from collscope.reports.efficiency.judgement import Judgement
 from collscope.reports.fabric.answer import FactRow, SettingRow, TransportRow
 from collscope.reports.share.answer import Share
+from collscope.reports.verdict.answer import StepSummary, VerdictEntry
 from collscope.reports.waiting.answer import TimelineReport
 
 SCHEMA = "collscope.report/2"
@@ -45,6 +46,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a report says about one run."""
 
     schema: str = SCHEMA
+    verdict: tuple[VerdictEntry, ...]  # why a step is long, the dearest cause first; never empty
+    step: StepSummary
     header: Header
     shares: tuple[Share, ...]
     classes: tuple[ClassRow, ...]  # the top ones, see Header.classes for their number

@@ -23,6 +23,8 @@ from collscope.reports.fabric.answer import read_facts, read_settings, read_tran
 from collscope.reports.report.answer import Report
 from collscope.reports.report.findings import find
 from collscope.reports.share.answer import read_shares
+from collscope.reports.verdict.answer import find_answer
+from collscope.reports.verdict.text import entries
 from collscope.reports.waiting.answer import TimelineReport
 
 
@@ -33,6 +35,7 @@ def build_report(
     top: int | None = 20,
     system: str | None = None,
     label: str | None = None,
+    step_ms: float | None = None,
 ) -> Report:
     """Everything the store says about one run; sections without data are empty.
 
@@ -43,6 +46,7 @@ def build_report(
     system      whose roof the classes are judged by: a name or file as `collscope roofline
                 --system` takes them, or `fit` for the best measurements of the run
     label       of the measurements to judge; None: those of the most recent source
+    step_ms     a step without the profiler, ms, where it was measured
     raises      InputError for an unknown system or label, NoVerdictError when there is nothing
                 to fit
     """
@@ -51,7 +55,10 @@ def build_report(
     shares = read_shares(connection, run)
     communicators = communicator_rows(connection, run, totals, classes)
     transports = read_transports(connection, run, communicators)
+    answer = find_answer(connection, run, step_ms=step_ms, system=system)
     report = Report(
+        verdict=entries(answer),
+        step=answer.step,
         header=read_header(connection, run, classes, communicators),
         shares=shares,
         classes=classes,

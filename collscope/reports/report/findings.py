@@ -6,6 +6,8 @@ the question whose answer it judges, and a line in that file's RULES.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from collscope.reports.calls import findings as of_calls
 from collscope.reports.coverage import findings as of_coverage
 from collscope.reports.efficiency import findings as of_efficiency
@@ -29,6 +31,7 @@ RULES = (
     *of_calls.RULES,
 )
 
+_OF_LATENESS = ("straggler", "late_node")
 SEVERITIES = ("problem", "warning", "note")
 
 
@@ -38,4 +41,7 @@ def find(report: Report) -> tuple[Finding, ...]:
     report  with all its classes: rules about sizes and time look at every one
     """
     findings = [finding for rule in RULES for finding in rule(report)]
+    if report.verdict[0].cause == "none":
+        # The whole steps show that no rank's lateness costs them anything.
+        findings = [replace(f, severity="note") if f.code in _OF_LATENESS else f for f in findings]
     return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))

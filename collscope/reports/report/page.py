@@ -16,6 +16,7 @@ from collscope.reports.rendering.page import Extras, Fact
 from collscope.reports.rendering.share_words import denominator, percent_words, range_words
 from collscope.reports.report.answer import Report
 from collscope.reports.report.text import measured_only, no_sizes
+from collscope.reports.verdict.page import cards
 from collscope.reports.waiting.first_lines_text import traced_ranks, traced_share
 from collscope.reports.waiting.late_ranks_text import in_time, late_calls, matters, one_stop
 from collscope.reports.waiting.page import lateness_figure, step_figure, wait_figures
@@ -49,6 +50,7 @@ def _timeline_title(report: Report) -> str:
 
 def _facts(report: Report) -> Iterable[Fact]:
     """Share, class, who is late, gain, what to do: in this order, whatever the run holds."""
+    yield from cards(report.verdict)
     if not measured_only(report):
         yield _share(report)
     yield from _worst(report)

@@ -25,6 +25,7 @@ from collscope.reports.report.answer import Evidence, Finding, Report, calls_los
 from collscope.reports.share.answer import Bound, Share, alike, bound_by
 from collscope.reports.share.text import MOST_PROFILES, share_section, share_sentence, traced_shares
 from collscope.reports.tolerances import IDLE_PERCENT
+from collscope.reports.verdict.text import section
 from collscope.reports.waiting.first_lines_text import (
     cut_sentence,
     idle_percent,
@@ -41,7 +42,7 @@ from collscope.units import count, format_size, format_time
 def sections(report: Report) -> tuple[Section, ...]:
     """All sections, the answer first."""
     found = (
-        Section("", tuple(_answer(report))),
+        *_first(report),
         Section("Findings", tuple(_findings(report.findings))),
         Section("Share of GPU time", tuple(share_section(report))),
         *timeline_section(report.timeline),
@@ -56,11 +57,19 @@ def sections(report: Report) -> tuple[Section, ...]:
     if not measured_only(report):
         return found
     # sections that could only say that they hold nothing
-    empty = {"Share of GPU time", "Classes", "Message sizes"}
+    empty = {"Verdict", "Share of GPU time", "Classes", "Message sizes"}
     empty |= {"Findings"} if not report.findings else set()
     empty |= {"Communicators"} if not report.communicators else set()
     empty |= {"Transports and settings"} if not (report.transports or report.settings) else set()
-    return tuple(section for section in found if section.title not in empty)
+    return tuple(shown for shown in found if shown.title not in empty)
+
+
+def _first(report: Report) -> tuple[Section, ...]:
+    """The verdict and the answer; the answer first where the verdict is that none is possible."""
+    verdict, answer = section(report.verdict, report.step), tuple(_answer(report))
+    if report.verdict[0].cause == "unknown":
+        return (Section("", answer), Section("Verdict", verdict.blocks))
+    return (verdict, Section("In short", answer))
 
 
 def measured_only(report: Report) -> bool:

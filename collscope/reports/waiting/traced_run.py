@@ -15,7 +15,12 @@ from collscope.reports.calls.answer import ClassRow, class_rows, read_call_total
 from collscope.reports.waiting.withheld import read_withheld
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.recorded_job import RecordedJob
+from collscope.timeline.step_causes.collectives import Facts
 
+_SETTINGS = "SELECT DISTINCT name, value FROM settings WHERE run = ? ORDER BY name, value"
+_LINKS = """
+SELECT DISTINCT transport FROM links WHERE run = ? AND transport IS NOT NULL ORDER BY transport
+"""
 _CLASS_OF = """
 SELECT k.kernel_id, c.class_id FROM kernels k JOIN calls c USING (call_id)
 WHERE k.run = :run AND c.run = :run
@@ -33,6 +38,14 @@ class TracedRun(msgspec.Struct, frozen=True):
     def recorded(self) -> RecordedJob:
         """Steps and dependencies."""
         return self.timeline.recorded(self.steps)
+
+
+def read_facts(connection: sqlite3.Connection, run: str) -> Facts:
+    """What the run's logs show of its settings and transports."""
+    return Facts(
+        tuple(connection.execute(_SETTINGS, (run,))),
+        tuple(name for (name,) in connection.execute(_LINKS, (run,))),
+    )
 
 
 def read_traced_run(connection: sqlite3.Connection, db: Path, run: str) -> TracedRun:

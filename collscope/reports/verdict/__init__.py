@@ -1,0 +1,1 @@
+"""Why the steps of a run are long: the first ten lines of every report."""

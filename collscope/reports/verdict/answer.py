@@ -1,0 +1,150 @@
+"""What makes the steps of a run long, and what each cause costs.
+
+Numbers and codes of `collscope.timeline.step_causes`, with what the run's logs show.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec.structs import replace
+
+from collscope.errors import InputError
+from collscope.reports.coverage.answer import traced_gpus
+
+if TYPE_CHECKING:
+    from collscope.model import CollectiveClass
+    from collscope.reports.waiting.traced_run import TracedRun
+    from collscope.timeline.step_causes.records import Cause
+
+_TRACES = "SELECT COUNT(*) FROM traces WHERE run = ? AND used"
+_DEFAULT_DB, _DEFAULT_RUN = "collscope.db", "main"
+CODES = (
+    "late_host", "extra_work", "slow_gpu", "uneven_work", "blocking_sync", "small_calls",
+    "slow_setting", "slow_transport", "slow_transfer", "contention", "host_bound", "no_overlap",
+    "pipeline_bubble", "periodic", "profiler", "none", "unknown",
+)  # fmt: skip
+"""Every cause that a verdict may name; docs/causes.md has the rule of each."""
+
+
+class MsPerStep(msgspec.Struct, frozen=True):
+    """What a step would be shorter by, in ms: the likely value and its range."""
+
+    value: float
+    low: float
+    high: float
+
+
+class VerdictEntry(msgspec.Struct, frozen=True):
+    """One cause, in words where a person reads it."""
+
+    cause: Annotated[str, CODES]
+    certainty: Annotated[str, ("certain", "likely")]
+    ranks: tuple[int, ...]  # world ranks that have it, sorted; empty: no particular one
+    where: str  # in the step
+    ms_per_step: MsPerStep
+    evidence: str  # what the recording shows
+    advice: str  # what to do
+
+
+class StepSummary(msgspec.Struct, frozen=True):
+    """The steps that the causes were looked for in."""
+
+    recorded_ms: float | None  # mean of the whole steps; null: the traces have none
+    given_ms: float | None  # without the profiler, as given
+    steps: int  # whole ones
+    ranks: int  # with a trace
+    world: int | None  # ranks of the job; null: not known
+    cpu_activities: bool  # the traces hold these, too
+    # what most of the step's longest path is; null: not known
+    bound: Annotated[str | None, ("host", "compute", "collective", "waiting", None)]
+    bound_percent: float | None  # of the step
+    look: str  # command that writes the steps for ui.perfetto.dev
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The causes of a run's long steps.
+
+    unknown  why nothing can be said: no_traces, no_steps, contradiction; None: it can
+    """
+
+    step: StepSummary
+    causes: tuple[Cause, ...] = ()
+    unknown: str | None = None
+
+
+def find_answer(
+    connection: sqlite3.Connection,
+    run: str,
+    *,
+    step_ms: float | None = None,
+    system: str | None = None,
+) -> Answer:
+    """Read a run's traces and logs, and name the causes.
+
+    connection  an open store
+    step_ms     the step without the profiler, ms; None: not measured
+    system      whose reachable ceilings the calls are held against; None: that of the traced GPUs
+    """
+    db = Path(next(row[2] for row in connection.execute("PRAGMA database_list")))
+    step = StepSummary(None, step_ms, 0, 0, None, False, None, None, _look(db, run))
+    if not connection.execute(_TRACES, (run,)).fetchone()[0]:
+        return Answer(step, unknown="no_traces")
+    # numpy: a run without traces is answered without it.
+    from collscope.reports.waiting.traced_run import read_facts, read_traced_run  # noqa: PLC0415
+    from collscope.timeline.step_bounds import recorded_bounds  # noqa: PLC0415
+    from collscope.timeline.step_causes.diagnose import diagnose  # noqa: PLC0415
+
+    try:
+        traced = read_traced_run(connection, db, run)
+    except InputError:
+        return Answer(step, unknown="contradiction")
+    reachable = _reachable(connection, run, traced, system)
+    facts = replace(read_facts(connection, run), reachable=reachable)
+    given = None if step_ms is None else step_ms * 1e6
+    found, recorded = diagnose(traced.timeline, facts, steps=traced.steps, step_ns=given)
+    rows = recorded.rows
+    step = replace(
+        step, ranks=len(rows.ranks), world=rows.world_size, cpu_activities=recorded.full,
+        steps=found.steps,
+    )  # fmt: skip
+    if found.step_ns is None:
+        return Answer(step, unknown="no_steps")
+    kinds: dict[str, float] = {}
+    for bound in recorded_bounds(recorded):
+        kinds[bound.kind] = kinds.get(bound.kind, 0.0) + bound.ns
+    most = max(kinds, key=kinds.__getitem__, default=None)
+    if most is not None:
+        percent = 100 * kinds[most] / max(1.0, sum(kinds.values()))
+        step = replace(step, bound=most, bound_percent=percent)
+    return Answer(replace(step, recorded_ms=found.step_ns / 1e6), found.causes)
+
+
+def _reachable(
+    connection: sqlite3.Connection, run: str, traced: TracedRun, system: str | None
+) -> dict[CollectiveClass, float]:
+    """Ns that a call of each class needs at the system's ceiling; of no class: not known."""
+    from collscope.reports.predict.new_times import roof_times  # noqa: PLC0415 - numpy
+    from collscope.roofline.catalogue import catalogue_rows  # noqa: PLC0415
+
+    gpus = traced_gpus(connection, run)
+    # GPUs that name a system are on one host as that has them.
+    names = {name.lower().replace("nvidia ", "").replace("amd instinct ", "") for name in gpus}
+    known = system or next(iter(names & {row.name for row in catalogue_rows()}), None)
+    if known is None or known == "fit":
+        return {}
+    times = roof_times(known, traced.rows, gpus)
+    return {key: time.time_ns for key, time in times.times.items()}
+
+
+def _look(db: Path, run: str) -> str:
+    """The command that shows the steps; it runs where this one did."""
+    words = ["collscope", "export", "perfetto"]
+    if db.resolve() != Path(_DEFAULT_DB).resolve():
+        words += ["--db", str(db)]
+    words += ["--run", run] if run != _DEFAULT_RUN else []
+    return shlex.join([*words, "-o", "trace.json.gz"])

@@ -1,0 +1,96 @@
+"""The verdict in words: entries for every format, and at most ten lines."""
+
+from __future__ import annotations
+
+from collscope.reports.rendering.cause_words import advice, cause_title, evidence, ms, where
+from collscope.reports.rendering.formats import to_readable
+from collscope.reports.rendering.layout import Item, Section
+from collscope.reports.verdict.answer import Answer, MsPerStep, StepSummary, VerdictEntry
+
+_ONE_STEP = "Record at least three whole steps, and the traces of all ranks."
+_UNKNOWN = {
+    "no_traces": (
+        "The run has no traces: how long calls and steps take is not recorded.",
+        "Trace all ranks with torch.profiler for at least three steps, then run collscope ingest "
+        "trace on the traces.",
+    ),
+    "no_steps": ("The traces hold no whole step that recurs.", _ONE_STEP),
+    "contradiction": ("The traces contradict themselves.", "Trace the job again."),
+}  # fmt: skip
+_BOUND = {
+    "host": "its hosts bound it", "compute": "compute bounds it",
+    "collective": "collectives bound it", "waiting": "waiting bounds it",
+}  # fmt: skip
+
+
+def entries(answer: Answer) -> tuple[VerdictEntry, ...]:
+    """What JSON has of a verdict: the causes in words, or why none is named; never empty."""
+    if answer.unknown is not None:
+        why, remedy = _UNKNOWN[answer.unknown]
+        nothing = MsPerStep(0.0, 0.0, 0.0)
+        return (VerdictEntry("unknown", "certain", (), "", nothing, why, remedy),)
+    if not answer.causes:
+        return (
+            VerdictEntry(
+                "none", "certain", (), "", MsPerStep(0.0, 0.0, 0.0),
+                f"No cause costs more than 1 % of the step, more than the {answer.step.steps} "
+                "whole steps differ by, and more than two starts of one job do.",
+                "Nothing to mend. For what faster collectives would give, see the classes below.",
+            ),
+        )  # fmt: skip
+    return tuple(
+        VerdictEntry(
+            cause.cause, "certain" if cause.certain else "likely", tuple(sorted(cause.ranks)),
+            where(cause), MsPerStep(cause.cost.value, cause.cost.low, cause.cost.high),
+            evidence(cause), advice(cause),
+        )
+        for cause in answer.causes
+    )  # fmt: skip
+
+
+def section(verdict: tuple[VerdictEntry, ...], step: StepSummary) -> Section:
+    """At most ten lines: what stands out, each cause with what to do, what all that is based on."""
+    first = verdict[0]
+    if first.cause == "unknown":
+        return Section("", (f"NOT KNOWN  {first.evidence}", f"Next: {first.advice}"))
+    length = f"{ms(step.recorded_ms or 0)} ms a step as recorded; {_bound(step)}."
+    if first.cause == "none":
+        return Section(
+            "", (f"NOTHING STANDS OUT  {length}", f"{first.evidence} {first.advice}", _basis(step))
+        )
+    blocks: list[str | Item] = [f"{title(first).upper()}  {length}"]
+    blocks += [
+        Item(
+            f"{title(e)}: a step {ms(e.ms_per_step.value)} ms shorter without it "
+            f"({ms(e.ms_per_step.low)} to {ms(e.ms_per_step.high)}), {e.certainty}. {e.evidence}",
+            (e.advice,),
+        )
+        for e in verdict
+    ]
+    return Section(
+        "", (*blocks, f"{step.look}  # steps and calls, for ui.perfetto.dev", _basis(step))
+    )
+
+
+def brief(run: str, verdict: tuple[VerdictEntry, ...], step: StepSummary, fmt: str) -> str:
+    """The verdict alone, as text or Markdown."""
+    return to_readable(fmt, f"collscope verdict, run {run}", (section(verdict, step),))
+
+
+def title(entry: VerdictEntry) -> str:
+    """Cause and ranks: `Late host, rank 1`."""
+    return cause_title(entry.cause, entry.ranks)
+
+
+def _bound(step: StepSummary) -> str:
+    words = _BOUND.get(step.bound or "", "what bounds it is not known")
+    return words if step.bound_percent is None else f"{words} ({step.bound_percent:.0f} % of it)"
+
+
+def _basis(step: StepSummary) -> str:
+    of = f" of {step.world}" if step.world and step.world > step.ranks else ""
+    activities = "CPU and CUDA activities" if step.cpu_activities else "CUDA activities"
+    without = "no step time without the profiler was given (--step-ms)"
+    if step.given_ms is not None:
+        without = f"{ms(step.given_ms)} ms a step without the profiler, as given"
+    return f"Basis: {step.steps} whole steps, {step.ranks}{of} ranks, {activities}; {without}."

@@ -1,0 +1,119 @@
+"""Hosts that hold their GPUs up: one that is later than the others, stalls of all (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from collscope.timeline.step_causes.job import Job
+from collscope.timeline.step_causes.records import Candidate, Change, Evidence
+
+Floats = npt.NDArray[np.float64]
+
+_RECURS = 2  # steps: what is seen once may be no part of a step
+_REGULAR = 0.5  # of what a host loses at places where it does in every step
+
+
+def late_hosts(job: Job) -> Iterator[Candidate]:
+    """Ranks whose host takes far longer than another's between the same two launches."""
+    for trace in job.traces:
+        other = job.like(trace)
+        if other is None:
+            continue
+        later = against(job, trace, other)
+        if later is None:
+            continue
+        # What it loses call by call the profiler may have made.
+        stalls = np.where(np.abs(later) > job.stretched, later, 0.0)
+        if stalls.sum() > 0:
+            yield Candidate(
+                "late_host", (job.rows.ranks[trace],), "launch", gaps(job, stalls),
+                changes=(Change(host_ns=stalls),), recorded=True,
+                irregular=_irregular(job, trace, stalls),
+            )  # fmt: skip
+
+
+def _irregular(job: Job, trace: int, stalls: Floats) -> bool:
+    """Whether a host is held up at other places in every step."""
+    if job.counted < 2:
+        return False
+    last = job.count - 1
+    at_place = np.zeros(len(job.rows))
+    stalled = 0.0
+    for step in range(job.count - job.counted, job.count):
+        pair = job.pair_steps(trace, step, last)
+        both = pair.partner >= 0
+        at_place[pair.partner[both]] += stalls[pair.own[both]] > 0
+        stalled += float(stalls[pair.own].sum())
+    every = at_place >= job.counted
+    recurring = 0.0
+    for step in range(job.count - job.counted, job.count):
+        pair = job.pair_steps(trace, step, last)
+        both = pair.partner >= 0
+        recurring += float(stalls[pair.own[both]][every[pair.partner[both]]].sum())
+    return recurring < _REGULAR * stalled
+
+
+def against(job: Job, trace: int, other: int) -> Floats | None:
+    """(rows,) ns that a host takes longer than another one before each launch; None: not known.
+
+    Of rows without a partner nothing. An interval ends with a launch and begins with the one before
+    it: both must be partners.
+    """
+    found = np.zeros(len(job.rows))
+    own, partner, at = (
+        np.concatenate(columns)
+        for columns in zip(*(job.partners(trace, other, s) for s in range(job.count)), strict=True)
+    )
+    follows = np.append(False, (np.diff(at) == 1) & (partner[1:] >= 0) & (partner[:-1] >= 0))
+    # The first row of the first step follows what was launched before that step.
+    follows[:1] = partner[:1] >= 0
+    if not follows.any():
+        return None
+    longer, theirs = own[follows], partner[follows]
+    found[longer] = job.interval[longer] - job.interval[theirs]
+    return found
+
+
+def common_stalls(job: Job) -> Iterator[Candidate]:
+    """What every rank's host spends at one place of every step without a launch."""
+    if job.count < _RECURS or not job.whole_job:
+        return
+    found = np.zeros(len(job.rows))
+    for trace in job.traces:
+        # Places of all steps beside those of the last one.
+        last = job.count - 1
+        held = np.zeros(len(job.rows))
+        for step in range(job.count):
+            pair = job.pair_steps(trace, step, last)
+            both = pair.partner >= 0
+            held[pair.partner[both]] += job.interval[pair.own[both]] > job.stall
+        recurs = held >= max(1, job.counted)
+        for step in range(job.count):
+            pair = job.pair_steps(trace, step, last)
+            both = pair.partner >= 0
+            rows = pair.own[both][recurs[pair.partner[both]]]
+            found[rows] = np.maximum(job.interval[rows] - job.usual_interval, 0)
+    if any(not found[job.rows.of(t)].any() for t in job.traces):
+        return
+    yield Candidate(
+        "late_host", (), "launch", gaps(job, found, len(job.traces)),
+        changes=(Change(host_ns=found),), recorded=True,
+    )  # fmt: skip
+
+
+def gaps(job: Job, later: Floats, ranks: int = 1) -> Evidence:
+    """Where hosts lose the most time, and how much in a step of one rank."""
+    most = int(later.argmax())
+    order = job.launched(int(job.rows.trace[most]))
+    at = int(np.flatnonzero(order == most)[0])
+    counted = max(1, job.counted) * ranks
+    inside = job.step_of_row >= job.count - job.counted
+    return Evidence(
+        "host_gaps", count=float((later[inside] > job.stretched).sum()) / counted,
+        ms=float(later[inside].sum()) / counted / 1e6,
+        after=job.name(int(order[at - 1])) if at else "", before=job.name(most),
+        usual=float(later[most]) / 1e6,
+    )  # fmt: skip

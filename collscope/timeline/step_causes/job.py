@@ -1,0 +1,304 @@
+"""A recorded job as the search for causes reads it: whole steps, places, hosts (pure)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from collscope import _align
+from collscope.match.rows import UNKNOWN_LAUNCH
+from collscope.model.trace import Call, HostCalls, Ints, Kind
+from collscope.timeline.graph import FIRST, HOST, NEVER
+from collscope.timeline.recorded_job import RecordedJob
+from collscope.timeline.tolerances import SLOWDOWN_PRIOR
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+_STRETCHED = 10
+_LONG = 2.0
+
+
+class Pairing(msgspec.Struct, frozen=True):
+    """Rows of one rank's step beside those of another rank's."""
+
+    own: Ints  # rows in the order of launches
+    partner: Ints  # the other rank's row at the same place; -1: it has none there
+    other: Ints  # all rows of the other
+
+
+class Job:
+    """What a search for causes reads of a recorded job."""
+
+    def __init__(self, recorded: RecordedJob, host: tuple[HostCalls | None, ...]) -> None:
+        """Read a recorded job.
+
+        host  calls of each trace's host, None where the source has none
+        """
+        self.recorded, self.host = recorded, host
+        self.rows, self.graph, self.steps = recorded.rows, recorded.graph, recorded.steps
+        self.calls, self.times = recorded.linked, recorded.linked_times
+        self.traces = self.steps.traces.tolist()
+        self.count = int(self.steps.count.max(initial=0))
+        self._pairs: dict[tuple[tuple[int, int], tuple[int, int]], Pairing] = {}
+
+    @property
+    def whole_job(self) -> bool:
+        """Every rank of the job has a trace, as far as its size is known."""
+        size = self.rows.world_size or self.rows.least_size
+        return len(self.rows.ranks) >= size
+
+    @cached_property
+    def ends(self) -> Floats:
+        """Moments of the recorded boundaries, shape (steps + 1, traces)."""
+        return self.steps.ends(self.rows.end)
+
+    @cached_property
+    def long(self) -> Bools:
+        """(steps,) those more than twice as long as the shortest, where they are not the most."""
+        found: Bools = self.lengths > _LONG * self.lengths.min(initial=np.inf)
+        return found if 2 * found.sum() <= self.count else np.zeros(self.count, dtype=bool)
+
+    @cached_property
+    def used(self) -> Bools:
+        """(steps,) those that a cause is held against: the usual ones that are known whole."""
+        known = np.arange(self.count) >= self.count - self.counted
+        usual: Bools = known & ~self.long
+        return usual if usual.any() else ~self.long
+
+    @cached_property
+    def lengths(self) -> Floats:
+        """ns of each whole step as recorded, of the rank whose step is the longest."""
+        found: Floats = np.diff(self.ends, axis=0).max(axis=1)
+        return found
+
+    @cached_property
+    def step_of_row(self) -> Ints:
+        """Whole step in which each row ends; -1: none."""
+        found = np.full(len(self.rows), -1)
+        for column, trace in enumerate(self.traces):
+            own_rows = self.rows.of(trace)
+            step = np.searchsorted(self.ends[:, column], self.rows.end[own_rows], side="left") - 1
+            found[own_rows] = np.where(step < self.count, step, -1)
+        return found
+
+    @cached_property
+    def contention(self) -> tuple[tuple[Floats, Floats], ...]:
+        """Readings: (rows,) ns of each row with nothing beside it, and its slowdown beside one.
+
+        Where the record does not show the slowdown it may be none, or as much as is known of other
+        jobs. It shows none where the same kernels last longer alone on one rank than beside a
+        collective on another: then the first of these ranks is the slower one.
+        """
+        known, duration = self.recorded.contention, self.graph.duration.astype(np.float64)
+        own = known.alone(duration, known.slowdown), known.slowdown
+        if known.mean:
+            return (own,)
+        prior = np.where(self.graph.compute, SLOWDOWN_PRIOR, 0.0)
+        return own, (known.alone(duration, prior), prior)
+
+    @property
+    def duration(self) -> Floats:
+        """ns of each row with nothing beside it, as far as the record shows; 0 of collectives."""
+        return self.contention[0][0]
+
+    def launched(self, trace: int) -> Ints:
+        """Rows of a trace in the order of their launches; of their starts where none is known."""
+        own_rows = np.arange(self.rows.bounds[trace], self.rows.bounds[trace + 1])
+        launch = self.rows.launch[own_rows]
+        # What was launched before the trace began comes first, as it ran.
+        found: Ints = own_rows[np.lexsort((self.rows.start[own_rows], launch))]
+        return found
+
+    def in_step(self, trace: int, step: int) -> Ints:
+        """Rows of a trace that end in a whole step, in the order of their launches."""
+        order = self.launched(trace)
+        found: Ints = order[self.step_of_row[order] == step]
+        return found
+
+    @cached_property
+    def key(self) -> npt.NDArray[np.uint64]:
+        """What must be equal of rows at the same place: kernel, or kind of collective."""
+        ops = {op: k for k, op in enumerate(dict.fromkeys(e.op for e in self.rows.entries))}
+        op = np.array([ops[e.op] for e in self.rows.entries] + [0], dtype=np.int64)
+        name = self.rows.name.astype(np.int64) + 1
+        own = np.where(self.rows.entry >= 0, op[self.rows.entry], len(ops) + name)
+        return own.astype(np.uint64)
+
+    def pair(self, trace: int, other: int, step: int) -> Pairing:
+        """Rows of one rank's step beside those of another's."""
+        return self._pair((trace, step), (other, step))
+
+    def pair_steps(self, trace: int, step: int, other: int) -> Pairing:
+        """Rows of one step beside those of another step of the same rank."""
+        return self._pair((trace, step), (trace, other))
+
+    def _pair(self, one: tuple[int, int], other: tuple[int, int]) -> Pairing:
+        known = self._pairs.get((one, other))
+        if known is None:
+            own, there = self.in_step(*one), self.in_step(*other)
+            place = _align.align(self.key[there], self.key[own]).astype(np.int64)
+            known = self._pairs[one, other] = Pairing(own, np.append(there, -1)[place], there)
+        return known
+
+    @cached_property
+    def counted(self) -> int:
+        """Steps, the last ones, that are known whole: what the host did before the first
+        launch of a trace is not."""
+        for trace in self.traces:
+            first = self.in_step(trace, 0)[:1]
+            begins = len(first) and first[0] in self.launched(trace)[:2]  # with the trace
+            if len(first) and (begins or not self.interval[first[0]]) and self.count > 1:
+                return self.count - 1
+        return self.count
+
+    def partners(self, trace: int, other: int, step: int) -> tuple[Ints, Ints, Ints]:
+        """Rows of a rank's step, their partners (-1: none), and the places of these launches."""
+        pair = self.pair(trace, other, step)
+        place = np.full(len(self.rows) + 1, -2)
+        order = self.launched(other)
+        place[order] = np.arange(len(order))
+        return pair.own, pair.partner, np.where(pair.partner >= 0, place[pair.partner], -2)
+
+    def like(self, trace: int) -> int | None:
+        """The rank to compare a rank with: among all but it, the one in the middle by work."""
+        others = [t for t in self.traces if t != trace]
+        if not others:
+            return None
+        inside = self.step_of_row >= 0
+        work = [
+            float(self.duration[self.rows.of(t)][inside[self.rows.of(t)]].sum()) for t in others
+        ]
+        middle = int(np.argsort(work, kind="stable")[(len(work) - 1) // 2])
+        return int(others[middle])
+
+    # Hosts: intervals between launches that follow the same synchronising call.
+
+    @cached_property
+    def interval(self) -> Floats:
+        """ns of the host before each row's launch, from the launch before it or from the call that
+        made it wait; 0 where that is not known, or within one launch."""
+        found = np.zeros(len(self.rows))
+        for trace in range(len(self.rows.ranks)):
+            order = self.launched(trace)
+            order = order[self.rows.launch[order] != UNKNOWN_LAUNCH]
+            node = self.graph.start_node[order] - FIRST
+            since, work = self.graph.before[HOST, node], self.graph.work[node].astype(np.float64)
+            same = np.append(False, (since[1:] == since[:-1]) & (since[1:] >= FIRST))
+            found[order] = np.where(
+                same, work - np.append(0.0, work[:-1]), np.where(since >= FIRST, work, 0)
+            )
+            if len(order):
+                found[order[0]] = 0.0  # the trace begins there
+        return np.maximum(found, 0.0)
+
+    @cached_property
+    def usual_interval(self) -> float:
+        """Median of the hosts' time between two launches, ns."""
+        known = self.interval[self.interval > 0]
+        return float(np.median(known)) if len(known) else 0.0
+
+    @cached_property
+    def call_ns(self) -> Floats:
+        """ns that the call lasted which launched each row; 0 where that is not known."""
+        found = np.zeros(len(self.rows))
+        for trace, calls in enumerate(self.host):
+            if calls is not None and len(calls):
+                lasted = (calls.end_ns - calls.start_ns).astype(np.float64)
+                found[self.rows.of(trace)] = np.where(calls.of_row >= 0, lasted[calls.of_row], 0.0)
+        return found
+
+    @cached_property
+    def idle_before(self) -> Floats:
+        """(rows,) ns for which nothing ran on each row's GPU before it."""
+        found = np.zeros(len(self.rows))
+        for trace in range(len(self.rows.ranks)):
+            own_rows = self.rows.of(trace)
+            reach = np.maximum.accumulate(self.rows.end[own_rows])
+            idle = self.rows.start[own_rows][1:] - reach[:-1]
+            found[own_rows][1:] = np.maximum(idle, 0)
+        return found
+
+    @property
+    def usual_call(self) -> float:
+        """What a launch takes that waits for nothing, ns: 5 to 8 us at the median of H200 jobs."""
+        return 6_000.0
+
+    def before_next(self, host_ns: Floats) -> Floats:
+        """(rows,) what the host spends in launching a row, as time before the launch behind it."""
+        found = np.zeros(len(self.rows))
+        for trace in range(len(self.rows.ranks)):
+            order = self.launched(trace)
+            found[order[1:]] = np.minimum(host_ns[order[:-1]], self.interval[order[1:]])
+        return found
+
+    @property
+    def stretched(self) -> float:
+        """The longest interval that the profiler may make much longer, ns.
+
+        It costs a host so much a call: an interval with few calls in it is stretched by as much as
+        that many others are.
+        """
+        return _STRETCHED * self.usual_interval
+
+    @property
+    def stall(self) -> float:
+        """Time in which a host usually makes a hundred launches, ns: it does something else."""
+        return 100 * self.usual_interval
+
+    @cached_property
+    def segments(self) -> tuple[Ints, Ints]:
+        """Nodes that follow a synchronising call by host work, segment by segment, and its bounds.
+
+        In each the order is that of the work. Places as in `Graph.before`, less `FIRST`.
+        """
+        since = self.graph.before[HOST]
+        chosen = np.flatnonzero((since >= FIRST) & (self.graph.part < 0))
+        chosen = chosen[np.lexsort((self.graph.work[chosen], since[chosen]))]
+        cuts = np.flatnonzero(np.diff(since[chosen])) + 1
+        return chosen, np.concatenate([[0], cuts, [len(chosen)]]).astype(np.int64)
+
+    @cached_property
+    def sync_call(self) -> dict[int, tuple[int, int]]:
+        """Trace and call of each node (less `FIRST`) at which a host went on after it waited."""
+        graph = self.graph
+        nodes = np.flatnonzero((graph.row < 0) & (graph.before[1:] != NEVER).any(axis=0))
+        found: dict[int, tuple[int, int]] = {}
+        for trace, calls in enumerate(self.host):
+            if calls is None:
+                continue
+            # Times of the graph are on the common clock: the offset is that of the rows.
+            own_rows = nodes[graph.trace[nodes] == trace]
+            row = int(self.rows.bounds[trace])
+            if not len(own_rows) or row >= len(self.rows):
+                continue
+            shift = int(graph.time[graph.start_node[row] - FIRST]) - int(self.rows.start[row])
+            end = calls.end_ns - self.rows.base_ns + shift
+            order = np.argsort(end, kind="stable")
+            place = np.clip(np.searchsorted(end[order], graph.time[own_rows]), 0, len(order) - 1)
+            for node, k in zip(own_rows.tolist(), order[place].tolist(), strict=True):
+                if abs(int(end[k]) - int(graph.time[node])) <= 1_000:
+                    found[node] = trace, k
+        return found
+
+    def call_kind(self, trace: int, call: int) -> Call:
+        """What a host's call does."""
+        calls = self.host[trace]
+        return Call.LAUNCH if calls is None else Call(int(calls.kind[call]))
+
+    @cached_property
+    def compute(self) -> Bools:
+        """(rows,) kernels that are no collective."""
+        found: Bools = (self.rows.kind == Kind.KERNEL) & (self.rows.entry < 0)
+        return found
+
+    def name(self, row: int) -> str:
+        """Name of what a row is."""
+        if row < 0:
+            return ""
+        if self.rows.entry[row] >= 0:
+            return str(self.rows.entries[self.rows.entry[row]].op.value)
+        number = int(self.rows.name[row])
+        return self.rows.names[number] if number >= 0 else ""

@@ -1,0 +1,69 @@
+"""Steps that differ from the others: checkpoints, evaluation, collection (pure)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collscope.timeline.step_causes.job import Job
+from collscope.timeline.step_causes.records import Cause, Cost, Evidence
+
+_OWN = 0.5  # of what a step is longer by that a rank's own work explains
+
+
+def long_steps(job: Job) -> Cause | None:
+    """Some steps are more than twice as long as the others; None: none is.
+
+    What they are longer by is spread over all steps. One of them does not show how often they
+    recur: at most every second step, and at least once in twice as many as were recorded.
+    """
+    long = np.flatnonzero(job.long)
+    if not len(long):
+        return None
+    usual = float(np.median(job.lengths[~job.long]))
+    more = float((job.lengths[long] - usual).sum())
+    between = np.diff(long)
+    if len(between) and (between == between[0]).all():
+        value = low = high = more / len(long) / float(between[0])
+    else:
+        n = job.count + 1  # the trace begins and ends within a step
+        value, low, high = more / n, more / (2 * n), more / job.count
+    return Cause(
+        "periodic", len(between) > 0, _whose(job, long.tolist(), usual), "steps",
+        Cost(value / 1e6, low / 1e6, high / 1e6),
+        Evidence("long_steps", _largest(job, long.tolist()), count=float(len(long)),
+                 usual=float(job.count), ms=more / len(long) / 1e6),
+    )  # fmt: skip
+
+
+def _own_work(job: Job, trace: int, step: int) -> float:
+    """ns that a rank's GPU and host spend in a step on what they do not in a usual one."""
+    like = int(np.flatnonzero(~job.long)[0])
+    pair = job.pair_steps(trace, step, like)
+    new = pair.own[(pair.partner < 0) & (job.rows.entry[pair.own] < 0)]
+    lasted = float((job.rows.end - job.rows.start)[new].sum())
+    host = float(job.interval[pair.own].sum() - job.interval[pair.other].sum())
+    return max(lasted, host)
+
+
+def _whose(job: Job, long: list[int], usual: float) -> tuple[int, ...]:
+    """Ranks whose own work makes the steps longer; empty: all, or it is not known which."""
+    found = []
+    for trace in job.traces:
+        more = sum(float(job.lengths[s]) - usual for s in long)
+        if sum(_own_work(job, trace, s) for s in long) > _OWN * more:
+            found.append(job.rows.ranks[trace])
+    return tuple(sorted(found)) if len(found) < len(job.traces) else ()
+
+
+def _largest(job: Job, long: list[int]) -> str:
+    """What takes the most time of what the long steps alone have; empty: nothing."""
+    like = int(np.flatnonzero(~job.long)[0])
+    spent: dict[str, float] = {}
+    for trace in job.traces:
+        for step in long:
+            pair = job.pair_steps(trace, step, like)
+            for row in pair.own[pair.partner < 0].tolist():
+                if job.rows.entry[row] < 0:
+                    lasted = float(job.rows.end[row] - job.rows.start[row])
+                    spent[job.name(row)] = spent.get(job.name(row), 0.0) + lasted
+    return max(spent, key=spent.__getitem__, default="")

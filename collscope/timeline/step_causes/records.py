@@ -1,0 +1,115 @@
+"""What names a cause, and what it costs (pure)."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What the recording shows, as codes and values; `reports` turns it into a sentence.
+
+    kind    extra_kernels, longer_kernels, host_gaps, blocking_calls, small_calls, setting,
+            transport, copies, exposed_calls, idle_stage, long_steps
+    name    of a kernel, call, setting, or kind of copy
+    count   a step, of what is counted; of settings their value as text stands in `detail`
+    ms      a step, what the recording shows of it: summed durations or idle time, not the cost
+    """
+
+    kind: str
+    name: str = ""
+    count: float = 0.0
+    ms: float = 0.0
+    usual: float = 0.0  # what the other ranks have of `count`
+    after: str = ""  # kernel before the place
+    before: str = ""  # kernel behind it
+    detail: str = ""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What is taken out of the recorded steps.
+
+    A host's interval ends with the launch of a row. Rows keep their causes; the other arrays hold
+    what stays. None: as recorded.
+    """
+
+    host_ns: Floats | None = None  # (rows,) taken from the host's time before each row's launch
+    duration: Floats | None = None  # (rows,) in parts of the recorded: kernels and copies
+    transfer: Floats | None = None  # (parts,) in parts of the recorded
+    waits: Bools | None = None  # (nodes,) the host does not wait in this synchronising call
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A cause that the recording may show, before its cost is known.
+
+    changes  what the steps are without it, by each of `Job.contention`; one: whatever that is
+    others   other readings of the same
+    """
+
+    cause: str
+    ranks: tuple[int, ...]  # world ranks; empty: no particular one
+    where: str  # code of the place in the step: begin, end, all, or a kernel's name
+    evidence: Evidence
+    changes: tuple[Change, ...]
+    others: tuple[Change, ...] = ()
+    certain: bool = True
+    fixed: tuple[float, float] | None = None  # ns a step, where no play gives the cost
+    irregular: bool = False  # as the host's work is interrupted: the less of it, the less often
+    counted: bool = False  # the same in every step: its cost need not exceed the steps' scatter
+    direct: bool = False  # a source names it: it stands out where any reading shows it
+    between_gpus: float = 0.0  # of the step: ranks may differ by so much for no cause
+    recorded: bool = False  # of the host: it stands out as recorded, or not at all
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """ms a step."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """Why steps take as long as they do, and what they would be shorter by without it."""
+
+    cause: str
+    certain: bool
+    ranks: tuple[int, ...]
+    where: str
+    cost: Cost
+    evidence: Evidence
+
+
+class CauseSpan(msgspec.Struct, frozen=True):
+    """Something of a cause on one rank; ns on the common clock."""
+
+    trace: int
+    start: float
+    end: float
+
+
+class RunCause(msgspec.Struct, frozen=True):
+    """A cause that one of two runs has."""
+
+    run: str  # label of the run
+    both: bool  # the other run has it, too, on the same ranks
+    cause: Cause
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """The causes of a traced job, the one that costs most first.
+
+    step_ns    recorded, the mean of the whole steps; None without whole steps
+    played_ns  the same without what the profiler costs, as assumed or as given: least and most
+    """
+
+    causes: tuple[Cause, ...]
+    step_ns: float | None
+    played_ns: tuple[float, float] | None
+    steps: int
+    profiled: bool  # no step time without the profiler was given
+    marks: tuple[tuple[CauseSpan, ...], ...] = ()  # of each cause

@@ -1,0 +1,278 @@
+"""Hosts that wait for their GPU, small calls, slow copies (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from collscope.model.trace import Call, Kind
+from collscope.timeline.graph import FIRST
+from collscope.timeline.step_causes.job import Job
+from collscope.timeline.step_causes.records import Candidate, Change, Evidence
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+_SMALL_NS = 50_000  # a transfer so short is latency, and no bytes: a few hops and the kernel
+_GROUP = 8  # calls a step that one call could do
+_AWAKE_NS = 60_000  # a host that waited goes on this soon after the GPU is done
+_TIMES = 3  # as often as by chance
+_BETWEEN = 4  # rows from one call of a burst to the next: a copy, a memset, and their kin
+_SEVERAL = 2  # calls a step
+_MIN_ALIKE = 0.75  # of the copies that are read one by one
+
+
+def sync_nodes(job: Job, trace: int | None = None) -> Ints:
+    """Nodes (less `FIRST`) of calls that make a host wait for its GPU, in whole steps."""
+    found = []
+    for node, (of, call) in job.sync_call.items():
+        if trace is not None and of != trace:
+            continue
+        kind = job.call_kind(of, call)
+        copy = kind is Call.LAUNCH and job.rows.kind[_first_row(job, of, call)] == Kind.COPY
+        if kind >= Call.STREAM_SYNC or copy:
+            found.append(node)
+    return np.array(sorted(found), dtype=np.int64)
+
+
+def _first_row(job: Job, trace: int, call: int) -> int:
+    calls = job.host[trace]
+    assert calls is not None
+    own = np.flatnonzero(calls.of_row == call)
+    return int(job.rows.bounds[trace] + own[0]) if len(own) else 0
+
+
+def _inside(job: Job, nodes: Ints) -> Ints:
+    """Those that take place in whole steps."""
+    if not len(nodes):
+        return nodes
+    begin, finish = job.steps.span(job.rows.end, len(job.rows.ranks))
+    shift = job.graph.time[job.graph.start_node - FIRST] - job.rows.start
+    trace = job.graph.trace[nodes]
+    of = np.array([int(shift[job.rows.bounds[t]]) for t in trace.tolist()], dtype=np.int64)
+    time = job.graph.time[nodes] - of
+    return nodes[(time > begin[trace]) & (time <= finish[trace])]
+
+
+def blocking_calls(job: Job) -> Iterator[Candidate]:
+    """Calls in which hosts wait for their GPU, and launch nothing meanwhile."""
+    per_rank = {t: _inside(job, sync_nodes(job, t)) for t in job.traces}
+    counts = {t: len(n) / max(1, job.count) for t, n in per_rank.items()}
+    least = min(counts.values(), default=0)
+    for trace in job.traces:
+        if counts[trace] >= _SEVERAL and counts[trace] > 2 * least + 1:
+            yield _blocking(job, (trace,), per_rank)
+    # One call at the end of a step, which reads the loss, is usual.
+    if least >= _SEVERAL:
+        yield _blocking(job, (), per_rank)
+
+
+def _blocking(job: Job, traces: tuple[int, ...], per_rank: dict[int, Ints]) -> Candidate:
+    waits = np.zeros(len(job.graph.time), dtype=bool)
+    duration, host = np.ones(len(job.rows)), np.zeros(len(job.rows))
+    chosen = traces or tuple(job.traces)
+    for trace in chosen:
+        nodes = sync_nodes(job, trace)
+        waits[nodes] = True
+        read = _what_is_read(job, trace, nodes)
+        duration[read], host[read] = 0.0, job.interval[read]
+    count = sum(len(per_rank[t]) for t in chosen) / len(chosen) / max(1, job.count)
+    names: list[str] = []
+    for t in chosen:
+        names += [job.call_kind(*job.sync_call[n]).name for n in per_rank[t].tolist()]
+    name = max(set(names), key=names.count)
+    return Candidate(
+        "blocking_sync", tuple(job.rows.ranks[t] for t in traces), "calls",
+        Evidence("blocking_calls", name=name, count=count),
+        changes=(Change(waits=waits, duration=duration, host_ns=host),),
+    )  # fmt: skip
+
+
+def _what_is_read(job: Job, trace: int, nodes: Ints) -> Ints:
+    """Rows that make the values which a host waits for: what stands before most of such copies."""
+    copies = [
+        r for n in nodes.tolist() for r in job.graph.lasted[1:, n].tolist()
+        if r >= 0 and job.rows.kind[r] == Kind.COPY
+    ]  # fmt: skip
+    order = job.launched(trace)
+    place = np.flatnonzero(np.isin(order, copies))
+    found = [order[place]]
+    if len(place) < _GROUP * job.count:
+        return np.empty(0, dtype=np.int64)
+    for depth in range(1, _GROUP + 1):
+        earlier = place - depth
+        earlier = earlier[earlier >= 0]
+        if not len(earlier):
+            break
+        names = job.key[order[earlier]]
+        _, number = np.unique(names, return_inverse=True)
+        often = np.bincount(number)
+        most = int(often.argmax())
+        if (
+            often[most] < _MIN_ALIKE * len(place)
+            or job.rows.entry[order[earlier[number == most][0]]] >= 0
+        ):
+            break
+        found.append(order[earlier[number == most]])
+        place = earlier[number == most] + depth
+    return np.unique(np.concatenate(found))
+
+
+def small_calls(job: Job) -> Iterator[Candidate]:
+    """Many small collectives that follow each other: one call would do."""
+    calls, graph, rows = job.calls, job.graph, job.rows
+    if not len(calls):
+        return
+    part_transfer = graph.transfer
+    shortest = np.minimum.reduceat(part_transfer, calls.offsets[:-1])
+    size = np.array([-1 if c.size_bytes is None else c.size_bytes for c in calls.classes])
+    small_class = size[calls.class_]
+    small = np.where(small_class >= 0, small_class <= 1 << 16, shortest <= _SMALL_NS)
+    small &= ~calls.p2p
+    of_row = np.zeros(len(rows), dtype=bool)
+    of_row[calls.row] = small[calls.call_of_part]
+    duration = np.ones(len(rows))
+    host = np.zeros(len(rows))
+    inner = np.zeros(len(rows), dtype=bool)
+    count = 0
+    last = -1
+    for trace in job.traces:
+        order = job.launched(trace)
+        at = np.flatnonzero(of_row[order])
+        if not len(at):
+            return
+        # Between the calls of a burst are copies of results alone. Kernels may need one call's
+        # result for the next, as the layers of a model do.
+        kernels = np.cumsum(job.compute[order])[at]
+        cuts = np.flatnonzero((np.diff(kernels) > 0) | (np.diff(at) > _BETWEEN)) + 1
+        for burst in np.split(at, cuts):
+            if len(burst) < _GROUP:
+                continue
+            burst_rows = order[burst[0] : burst[-1] + 2]
+            inner[burst_rows] = True
+            own = order[burst]
+            count += int((job.step_of_row[own] >= 0).sum())
+            last = int(own[-1])
+    if not count:
+        return
+    copies = inner & (rows.entry < 0)
+    duration[copies] = 0.0
+    host[inner] = job.interval[inner]
+    transfer = np.where(inner[calls.row], 0.0, 1.0)
+    waits = np.zeros(len(graph.time), dtype=bool)
+    for node in sync_nodes(job).tolist():
+        awaited = graph.before[1:, node]
+        row = graph.lasted[1:, node]
+        behind = [
+            int(r)
+            for r, b in zip(row.tolist(), awaited.tolist(), strict=True)
+            if b >= FIRST and r >= 0
+        ]
+        waits[node] = bool(behind) and all(inner[r] for r in behind)
+    spent = float((rows.end - rows.start)[inner & (rows.entry >= 0) & (job.step_of_row >= 0)].sum())
+    ranks, held = len(job.traces), len(_inside(job, np.flatnonzero(waits)))
+    yield Candidate(
+        "small_calls", (), "calls",
+        Evidence("small_calls", job.name(last), count=count / job.count / ranks,
+                 ms=spent / job.count / ranks / 1e6, usual=held / job.count / ranks),
+        changes=(Change(host_ns=host, duration=duration, transfer=transfer, waits=waits),),
+        counted=True,
+    )  # fmt: skip
+
+
+def slow_copies(job: Job) -> Iterator[Candidate]:
+    """Copies between host and GPU from memory that is not pinned, which its host waits for."""
+    names = job.rows.names
+    slow = np.array(["pageable" in n.lower() for n in names] + [False])
+    rows = (job.rows.kind == Kind.COPY) & slow[job.rows.name]
+    inside = rows & (job.step_of_row >= 0)
+    if not inside.any():
+        return
+    longest = int(np.where(inside, job.rows.end - job.rows.start, 0).argmax())
+    scale = np.where(rows, 0.0, 1.0)
+    waits = np.zeros(len(job.graph.time), dtype=bool)
+    for node in sync_nodes(job).tolist():
+        held = [r for r in job.graph.lasted[1:, node].tolist() if r >= 0]
+        waits[node] = bool(held) and all(rows[r] for r in held)
+    held_up = np.where(rows, job.call_ns, 0.0)
+    ranks = {int(t) for t in job.rows.trace[inside]}
+    chosen = (
+        () if len(ranks) == len(job.traces) else tuple(sorted(job.rows.ranks[t] for t in ranks))
+    )
+    duration = (job.rows.end - job.rows.start)[inside]
+    yield Candidate(
+        "slow_transfer", chosen, "copies",
+        Evidence("copies", names[int(job.rows.name[longest])],
+                 count=float(inside.sum()) / job.count / len(ranks),
+                 ms=float(duration.sum()) / job.count / len(ranks) / 1e6),
+        changes=(Change(duration=scale, waits=waits, host_ns=held_up),), counted=True,
+    )  # fmt: skip
+
+
+def blocking_launches(job: Job) -> Iterator[Candidate]:
+    """Launches that return when their kernel is done: CUDA_LAUNCH_BLOCKING, or a debugger."""
+    found = np.zeros(len(job.rows))
+    chosen = []
+    for trace, calls in enumerate(job.host):
+        own_rows = job.rows.of(trace)
+        if calls is None or not len(calls):
+            continue
+        end = np.where(calls.of_row >= 0, calls.end_ns[calls.of_row] - job.rows.base_ns, 0)
+        known = calls.of_row >= 0
+        behind = known & (end >= job.rows.end[own_rows])
+        if known.sum() and behind.sum() > 0.5 * known.sum():
+            chosen.append(trace)
+            found[own_rows] = np.where(behind, job.call_ns[own_rows], 0.0)
+    if not chosen:
+        return
+    usual = job.usual_call
+    host = job.before_next(np.maximum(found - usual, 0.0))
+    inside = (found > 0) & (job.step_of_row >= 0)
+    ranks = () if len(chosen) == len(job.traces) else tuple(job.rows.ranks[t] for t in chosen)
+    yield Candidate(
+        "blocking_sync", ranks, "calls",
+        Evidence("blocking_calls", "LAUNCH", count=float(inside.sum()) / job.count / len(chosen),
+                 ms=float(found[inside].sum()) / job.count / len(chosen) / 1e6),
+        changes=(Change(host_ns=host),),
+    )  # fmt: skip
+
+
+def polling_waits(job: Job) -> Iterator[Candidate]:
+    """Hosts that go on when a collective is done, again and again: they ask until it is.
+
+    Without a call that waits, as with TORCH_NCCL_BLOCKING_WAIT. By chance an interval between two
+    launches ends so soon after a collective's end as often as such moments fill the step.
+    """
+    found = np.zeros(len(job.rows))
+    chosen, counts = [], []
+    for trace in job.traces:
+        order = job.launched(trace)
+        order = order[(job.step_of_row[order] >= 0) & (job.interval[order] > job.stretched)]
+        own_rows = job.rows.of(trace)
+        ends = np.sort(job.rows.end[own_rows][job.rows.entry[own_rows] >= 0])
+        if not len(order) or not len(ends):
+            continue
+        launch = job.rows.launch[order]
+        place = np.searchsorted(ends, launch, side="right") - 1
+        since = np.where(place >= 0, launch - ends[np.maximum(place, 0)], np.iinfo(np.int64).max)
+        near = (since <= _AWAKE_NS) & (since < job.interval[order])
+        column = job.traces.index(trace)
+        inside = ((ends > job.ends[0, column]) & (ends <= job.ends[-1, column])).sum()
+        chance = float(inside * _AWAKE_NS / (job.ends[-1, column] - job.ends[0, column]))
+        count = int(near.sum())
+        if count >= _SEVERAL * job.count and count > _TIMES * chance * len(order):
+            rows = order[near]
+            found[rows] = np.maximum(job.interval[rows] - job.usual_interval, 0.0)
+            chosen.append(trace)
+            counts.append(count / job.count)
+    if len(chosen) < len(job.traces):
+        return
+    inside_rows = job.step_of_row >= 0
+    yield Candidate(
+        "blocking_sync", (), "calls",
+        Evidence("blocking_calls", "POLL", count=float(np.mean(counts)),
+                 ms=float(found[inside_rows].sum()) / job.count / len(chosen) / 1e6),
+        changes=(Change(host_ns=found),), recorded=True,
+    )  # fmt: skip

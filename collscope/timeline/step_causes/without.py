@@ -1,0 +1,161 @@
+"""The recorded steps played without something (pure)."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import replace
+
+from collscope.timeline.assumptions import host_prior
+from collscope.timeline.graph import FIRST, NEVER, Graph
+from collscope.timeline.play import Substitutions, play
+from collscope.timeline.step_causes.job import Job
+from collscope.timeline.step_causes.records import Change
+from collscope.timeline.tolerances import GIVEN_STEP_ERROR, MIN_STEP_REST, STARTS
+
+Floats = npt.NDArray[np.float64]
+_PACES = np.array([0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+NOTHING = Change()
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """One reading of what the recording does not show.
+
+    pace      of the hosts without the profiler, in parts of the recorded time
+    kernels   which of `Job.contention`
+    delays    what rows wait for no known cause once something is gone, in parts of the recorded
+    """
+
+    pace: float
+    kernels: int = 0
+    delays: float = 1.0
+
+
+class Player:
+    """Plays the recorded steps without a cause, by several readings of what is not known."""
+
+    def __init__(self, job: Job, step_ns: float | None) -> None:
+        """Prepare a job.
+
+        step_ns  the step without the profiler, where it was measured
+        """
+        self.job = job
+        recorded = job.recorded
+        self.given = step_ns
+        self._fixed = self._cumulated(np.maximum(job.interval - job.stretched, 0.0))
+        low, usual, high = host_prior(recorded)
+        self.usual = usual
+        self.paces: tuple[float, ...] = (usual, low, high)
+        self.gpu_paces: tuple[float, ...] = ()  # for what GPUs have; empty: as of the hosts
+        if step_ns is not None:
+            self.paces = self._paces_of(step_ns)
+            self.usual = min(usual, *self.paces)
+            # A GPU that is this close to the given step may bound it, whatever the hosts take.
+            fast = float(self.steps(NOTHING, Reading(low)).mean())
+            if abs(fast / step_ns - 1) <= MIN_STEP_REST:
+                self.gpu_paces = tuple(dict.fromkeys((*self.paces, low)))
+        # As in predictions: multiprocessors that another stream's kernels hold are no known cause.
+        idle = float((recorded.graph.idle_ns / max(1, job.count)).max(initial=0))
+        delays = (1.0, 0.0) if idle > STARTS * (recorded.step_ns or 0.0) else (1.0,)
+        self.readings = tuple(
+            Reading(pace, kernels, rest)
+            for pace in dict.fromkeys((*self.paces, *self.gpu_paces, self.usual))
+            for kernels in range(len(job.contention))
+            for rest in delays
+        )
+        self._base = [self.steps(NOTHING, replace(r, delays=1.0)) for r in self.readings]
+
+    @property
+    def scatter(self) -> float:
+        """Standard deviation of the usual steps, ns, the median of the readings; 0 of one step."""
+        usual = [base[~self.job.long] for base in self._base]
+        return float(np.median([s.std(ddof=1) if len(s) > 1 else 0.0 for s in usual]))
+
+    def base(self, number: int) -> Floats:
+        """Steps with everything by one of the readings, (steps,) ns."""
+        return self._base[number]
+
+    def left(self, change: Change, number: int) -> Floats:
+        """Steps without something, (steps,) ns, by one of the readings."""
+        return self.steps(change, self.readings[number])
+
+    def steps(self, change: Change, reading: Reading) -> Floats:
+        """Steps in ns, of the rank whose steps take the longest together."""
+        job = self.job
+        graph = self._graph(change, reading.pace)
+        alone, slowdown = job.contention[reading.kernels]
+        if change.duration is not None:
+            alone = alone * change.duration
+        transfer = graph.transfer.astype(np.float64)
+        if change.transfer is not None:
+            transfer = transfer * change.transfer
+        played = play(graph, Substitutions(transfer, 1.0, alone, slowdown, reading.delays))
+        ends = job.steps.ends(played.end)
+        found: Floats = np.diff(ends[:, (ends[-1] - ends[0]).argmax()])
+        return found
+
+    def _paces_of(self, step_ns: float) -> tuple[float, ...]:
+        """Paces at which the played step is as long as measured; all that are as good as that."""
+        played = np.array([float(self.steps(NOTHING, Reading(p)).mean()) for p in _PACES.tolist()])
+        off = np.abs(played / step_ns - 1)
+        good = _PACES[off <= max(float(off.min()) + GIVEN_STEP_ERROR / 2, GIVEN_STEP_ERROR)]
+        middle = float(np.interp(step_ns, np.maximum.accumulate(played), _PACES))
+        return tuple(dict.fromkeys((middle, float(good.min()), float(good.max()))))
+
+    def _graph(self, change: Change, pace: float) -> Graph:
+        graph = self.job.graph
+        work = graph.work * pace + self._fixed * (1 - pace)
+        if change.host_ns is not None:
+            taken, limit = change.host_ns, self.job.stretched
+            taken = taken - (1 - pace) * np.clip(taken, -limit, limit)
+            work = np.maximum(work - self._cumulated(taken), 0.0)
+        before, duration, gap = graph.before, graph.duration, graph.gap
+        if change.waits is not None:
+            before = before.copy()
+            before[1:, change.waits] = NEVER
+        if change.duration is not None:
+            duration = np.rint(duration * change.duration).astype(np.int64)
+            # A row that is not there starts behind nothing.
+            none = graph.start_node[change.duration == 0] - FIRST
+            gap = gap.copy()
+            gap[1:, none] = 0
+        return replace(
+            graph, work=np.rint(work).astype(np.int64), before=before, duration=duration, gap=gap
+        )
+
+    def _cumulated(self, host_ns: Floats) -> Floats:
+        """(nodes,) what is taken of the host's time from the call that each node follows on.
+
+        host_ns  (rows,) before the launch of each row
+        """
+        job = self.job
+        nodes, bounds = job.segments
+        row = job.graph.row[nodes]
+        start = job.graph.start_node[row] - FIRST == nodes  # a launch, and no synchronising call
+        own = np.where((row >= 0) & start, np.append(host_ns, 0.0)[row], 0.0)
+        total = np.cumsum(own)
+        before = np.append(0.0, total)[bounds[:-1]]
+        found = np.zeros(len(job.graph.work))
+        found[nodes] = total - np.repeat(before, np.diff(bounds))
+        return found
+
+
+def both(first: Change, second: Change) -> Change:
+    """Two changes together."""
+
+    def add(a: Floats | None, b: Floats | None) -> Floats | None:
+        return b if a is None else a if b is None else np.where(np.abs(a) > np.abs(b), a, b)
+
+    def multiply(a: Floats | None, b: Floats | None) -> Floats | None:
+        return b if a is None else a if b is None else np.minimum(a, b)
+
+    waits = first.waits if second.waits is None else second.waits
+    if first.waits is not None and second.waits is not None:
+        waits = first.waits | second.waits
+    return Change(
+        host_ns=add(first.host_ns, second.host_ns),
+        duration=multiply(first.duration, second.duration),
+        transfer=multiply(first.transfer, second.transfer),
+        waits=waits,
+    )

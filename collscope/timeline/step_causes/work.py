@@ -1,0 +1,205 @@
+"""Kernels that a rank has more of than the others, or that take it longer (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from collscope.model import Op
+from collscope.timeline.step_causes.job import Job
+from collscope.timeline.step_causes.records import Candidate, Change, Evidence
+from collscope.timeline.tolerances import STARTS
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+# Two GPUs of one kind differ by less: by their clocks, 3 % between two starts.
+_MORE = 0.1
+_OTHERS = 0.01  # of a step's kernels
+_FEW, _STEADY = 3, 3  # kernels of one kind; their scatter against how much longer they are
+
+
+def extra_work(job: Job) -> Iterator[Candidate]:
+    """Ranks that run kernels which another rank has not at that place of the step."""
+    if stages(job):
+        return
+    for trace in job.traces:
+        other = job.like(trace)
+        if other is None:
+            continue
+        more, less = _unpaired(job, trace, other), _unpaired(job, other, trace)
+        ours, theirs = float(job.duration[more].sum()), float(job.duration[less].sum())
+        if ours <= theirs or not ours:
+            continue
+        # Other kernels at the same place do the same work: what they take stays.
+        scale, host = np.ones(len(job.rows)), np.zeros(len(job.rows))
+        scale[more] = theirs / ours
+        host[more] = job.interval[more] * (1 - theirs / ours)
+        name = _longest(job, more)
+        inside = (job.rows.name == name) & (job.step_of_row >= 0)
+        count = [float((inside & (job.rows.trace == t)).sum()) / job.count for t in (trace, other)]
+        yield Candidate(
+            "extra_work", (job.rows.ranks[trace],), "kernels",
+            Evidence("extra_kernels", job.rows.names[name] if name >= 0 else "", count=count[0],
+                     usual=count[1], ms=(ours - theirs) / job.count / 1e6),
+            changes=(Change(duration=scale, host_ns=host),), counted=True,
+        )  # fmt: skip
+
+
+def stages(job: Job) -> bool:
+    """Whether the ranks are stages of a pipeline, each with work of its own: they only exchange."""
+    exchanges = np.array([e.op.point_to_point or e.op is Op.SEND_RECV for e in job.rows.entries])
+    rows = np.flatnonzero((job.rows.entry >= 0) & (job.step_of_row >= 0))
+    return bool(len(rows)) and bool(exchanges[job.rows.entry[rows]].all())
+
+
+def _longest(job: Job, rows: Ints) -> int:
+    """Name (its number) of the kernel that takes the most time of some rows."""
+    spent: Counter[int] = Counter()
+    for row in rows.tolist():
+        spent[int(job.rows.name[row])] += int(job.duration[row])
+    return spent.most_common(1)[0][0]
+
+
+def _unpaired(job: Job, trace: int, other: int) -> Ints:
+    """Kernels and copies of a rank's whole steps that the other has not."""
+    found = [np.empty(0, dtype=np.int64)]
+    for step in range(job.count):
+        pair = job.pair(trace, other, step)
+        found.append(pair.own[pair.partner < 0])
+    rows = np.concatenate(found)
+    return rows[job.rows.entry[rows] < 0]
+
+
+def longer_kernels(job: Job) -> Iterator[Candidate]:
+    """Ranks on which the same kernels take longer than on another, and what replaces some of them.
+
+    More work makes a kernel longer by as much in every step, and those that only move data, too.
+    What shares its GPU, or slows that down, makes it longer now and then, or those alone that need
+    the arithmetic units.
+    """
+    if stages(job) or any(job.like(t) is None for t in job.traces):
+        return
+    turns = _in_turns(job)
+    if turns is not None:
+        yield turns
+        return
+    for trace in job.traces:
+        other = job.like(trace)
+        assert other is not None
+        own, partner = _pairs(job, trace, other)
+        longer, theirs = job.duration[own], job.duration[partner]
+        if not len(own) or longer.sum() <= theirs.sum():
+            continue
+        kinds, number = np.unique(job.rows.name[own], return_inverse=True)
+        a, b = (np.bincount(number, v, minlength=len(kinds)) for v in (longer, theirs))
+        most = int((a - b).argmax())
+        uneven = _uneven(job, own, partner)
+        yield Candidate(
+            "uneven_work" if uneven else "slow_gpu", (job.rows.ranks[trace],), "kernels",
+            Evidence("longer_kernels", job.rows.names[int(kinds[most])],
+                     count=float((number == most).sum()) / job.count,
+                     ms=float((longer - theirs).sum()) / job.count / 1e6,
+                     usual=float(a[most] / max(b[most], 1))),
+            changes=tuple(
+                Change(duration=_as_there(job, trace, other, alone, unpaired=uneven))
+                for alone, _ in job.contention
+            ),
+            others=() if uneven else _calls_too(job, trace, other), between_gpus=STARTS,
+        )  # fmt: skip
+
+
+def _calls_too(job: Job, trace: int, other: int) -> tuple[Change, ...]:
+    """The same with transfers, which a slow GPU makes longer, as the shortest of their class."""
+    calls, transfer = job.calls, job.graph.transfer.astype(np.float64)
+    if not len(calls):
+        return ()
+    class_ = calls.class_[calls.call_of_part]
+    least = np.full(len(calls.classes), np.inf)
+    np.minimum.at(least, class_, transfer)
+    kept = np.where(transfer > 0, least[class_] / np.maximum(transfer, 1), 1.0)
+    alone = job.contention[0][0]
+    scale = _as_there(job, trace, other, alone, unpaired=False)
+    return (Change(duration=scale, transfer=np.clip(kept, 0, 1)),)
+
+
+def _as_there(job: Job, trace: int, other: int, alone: Floats, *, unpaired: bool) -> Floats:
+    """(rows,) what a rank's kernels would take of their time if they lasted as another's.
+
+    unpaired  other kernels at the same place do the same work, on more of it
+    """
+    own, partner = _pairs(job, trace, other)
+    scale = np.ones(len(job.rows))
+    scale[own] = np.where(alone[own] > 0, alone[partner] / np.maximum(alone[own], 1), 1)
+    if unpaired:
+        more, less = _unpaired(job, trace, other), _unpaired(job, other, trace)
+        ours, theirs = float(alone[more].sum()), float(alone[less].sum())
+        if ours > theirs:
+            scale[more] = theirs / ours
+    return scale
+
+
+def _pairs(job: Job, trace: int, other: int) -> tuple[Ints, Ints]:
+    """Kernels of a rank's whole steps and what another runs at the same places."""
+    found = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))]
+    for step in range(job.count):
+        pair = job.pair(trace, other, step)
+        good = (pair.partner >= 0) & job.compute[pair.own]
+        found.append((pair.own[good], pair.partner[good]))
+    own, partner = zip(*found, strict=True)
+    return np.concatenate(own), np.concatenate(partner)
+
+
+def _uneven(job: Job, own: Ints, partner: Ints) -> bool:
+    """Whether kernels are longer since they do more: all kinds of them, and alike in every step."""
+    trace, other = int(job.rows.trace[own[0]]), int(job.rows.trace[partner[0]])
+    unlike = [
+        float(job.duration[_unpaired(job, *pair)].sum())
+        for pair in ((trace, other), (other, trace))
+    ]
+    longer, theirs = job.duration[own], np.maximum(job.duration[partner], 1)
+    if min(unlike) > _OTHERS * longer.sum():
+        return True  # libraries take other kernels for other sizes
+    matter = longer > np.quantile(longer, 0.5)
+    ratio = (longer / theirs)[matter]
+    kinds, number = np.unique(job.rows.name[own[matter]], return_inverse=True)
+    weight = longer[matter]
+    lengthened = ratio > 1 + _MORE
+    if weight[lengthened].sum() < 0.5 * weight.sum():
+        return False
+    # Most kinds of kernel are longer, and one kind scatters by less than it is longer.
+    inside = [ratio[(number == k) & lengthened] for k in range(len(kinds))]
+    known = [r for r in inside if len(r) >= _FEW]
+    if not known:
+        return False
+    steady = [
+        float(np.median(np.abs(r - np.median(r)))) < (np.median(r) - 1) / _STEADY for r in known
+    ]
+    return len(known) >= len(kinds) / 2 and sum(steady) >= 0.75 * len(known)
+
+
+def _in_turns(job: Job) -> Candidate | None:
+    """Ranks that have more to do in turns; None: one rank always has."""
+    if job.count < 2:
+        return None
+    work = np.array([
+        [float(job.duration[job.in_step(t, s)].sum()) for t in job.traces] for s in range(job.count)
+    ])  # fmt: skip
+    longest = work.argmax(axis=1)
+    excess = work.max(axis=1) / np.maximum(work.min(axis=1), 1) - 1
+    if len(set(longest.tolist())) < 2 or (excess < _MORE).any():
+        return None
+    mean = work.mean(axis=1, keepdims=True)
+    scale = np.ones(len(job.rows))
+    for column, trace in enumerate(job.traces):
+        for step in range(job.count):
+            rows = job.in_step(trace, step)
+            scale[rows] = mean[step] / work[step, column]
+    return Candidate(
+        "uneven_work", (), "kernels",
+        Evidence("turns", ms=float((work.max(axis=1) - mean[:, 0]).mean()) / 1e6,
+                 count=float(excess.mean())),
+        changes=(Change(duration=scale),),
+    )  # fmt: skip

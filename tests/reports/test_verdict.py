@@ -1,0 +1,96 @@
+"""The verdict in every format: first, at most ten lines, with commands that run."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from command import collscope
+
+from collscope.reports.verdict.answer import CODES, MsPerStep, StepSummary, VerdictEntry
+from collscope.reports.verdict.text import kernel, section
+
+
+@pytest.fixture
+def traced(samples: Path, tmp_path: Path) -> Path:
+    db = tmp_path / "t.db"
+    assert collscope("ingest", "trace", samples / "traces" / "ringll", "--db", db).code == 0
+    return db
+
+
+def _lines(text: str) -> list[str]:
+    return text.splitlines()[2:]  # without the title
+
+
+def test_brief_prints_at_most_ten_lines(traced: Path) -> None:
+    for fmt in ("text", "md"):
+        got = collscope("report", "--db", traced, "--brief", "--format", fmt)
+        assert got.code == 0
+        assert "SLOW SETTING" in got.out
+    text = collscope("report", "--db", traced, "--brief").out
+    assert len(_lines(text)) <= 10
+    assert collscope("report", "--db", traced).out.splitlines()[2:8] == _lines(text)[:6]
+
+
+def test_json_has_the_verdict_and_never_an_empty_one(
+    traced: Path, samples: Path, tmp_path: Path
+) -> None:
+    body = json.loads(collscope("report", "--db", traced, "--format", "json").out)
+    (entry,) = body["verdict"]
+    fields = ["cause", "certainty", "ranks", "where", "ms_per_step", "evidence", "advice"]
+    assert list(entry) == fields
+    assert list(entry["ms_per_step"]) == ["value", "low", "high"]
+    assert entry["cause"] in CODES
+    logs = tmp_path / "logs.db"
+    assert collscope("ingest", "log", samples / "nccl" / "mixed", "--db", logs).code == 0
+    (entry,) = json.loads(collscope("report", "--db", logs, "--format", "json").out)["verdict"]
+    assert entry["cause"] == "unknown"
+    assert "torch.profiler" in entry["advice"]
+
+
+def test_the_page_begins_with_the_verdict(traced: Path) -> None:
+    page = collscope("report", "--db", traced, "--format", "html").out
+    assert 0 < page.index("Slow setting, all ranks") < page.index("Share of the traced time")
+
+
+def test_the_command_that_a_verdict_prints_runs(
+    traced: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = collscope("report", "--db", traced, "--brief").out
+    (line,) = [line for line in text.splitlines() if line.startswith("collscope export")]
+    program, *words = shlex.split(line, comments=True)
+    assert program == "collscope"
+    got = collscope(*words)
+    assert got.code == 0, got.err
+    assert (tmp_path / "trace.json.gz").stat().st_size
+
+
+def test_the_step_time_must_be_one(traced: Path) -> None:
+    assert collscope("report", "--db", traced, "--brief", "--step-ms", "0").code == 2
+
+
+def test_three_causes_take_ten_lines() -> None:
+    entry = VerdictEntry(
+        "late_host", "likely", (1,), "before a", MsPerStep(4.9, 0.0, 7.0), "A gap.", "Find it."
+    )
+    step = StepSummary(60.0, None, 3, 2, 2, False, "host", 70.0, "collscope export perfetto")
+    blocks = section((entry,) * 3, step).blocks
+    lines = sum(1 if isinstance(block, str) else 1 + len(block.lines) for block in blocks)  # type: ignore[union-attr]
+    assert lines <= 10
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("void at::native::vectorized_elementwise_kernel<4, std::array<char*, 2>>(int)",
+         "vectorized_elementwise_kernel"),
+        ("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pageable -> Device)"),
+        ("nvjet_tst_128x256", "nvjet_tst_128x256"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_a_kernel_is_named_without_its_types(name: str, short: str) -> None:
+    assert kernel(name) == short

@@ -1,0 +1,219 @@
+"""Causes of long steps: of synthetic jobs, whose truth is known, and of recorded ones."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tarfile
+from pathlib import Path
+
+import pytest
+from command import collscope
+from inputs import ROOT, SHARED
+from trace_builder import US, Job
+
+from collscope.timeline.analyse import analyse
+from collscope.timeline.step_causes.collectives import Facts
+from collscope.timeline.step_causes.diagnose import diagnose
+from collscope.timeline.step_causes.records import Diagnosis
+
+RECORDED = ROOT / "benchmarks" / "recordings" / "causes"
+SHARED_CAUSES = SHARED / "recordings" / "h200x2-causes"
+STEPS, LAYERS = 4, 20
+MS = 1_000_000
+
+
+def _job(*, extra: int = 0, pause_ns: int = 0, longer: float = 1.0) -> Job:
+    """Steps of equal layers on two ranks; rank 1 has what is planted.
+
+    extra     more kernels in the forward pass, 200 us each
+    pause_ns  of the host at the beginning of each step
+    longer    factor of every kernel
+    """
+    job = Job(2, host_work=20 * US)
+    for _ in range(STEPS):
+        for rank in range(2):
+            mine = rank == 1
+            if mine:
+                job.host[rank] += pause_ns
+            for layer in range(LAYERS):
+                duration = (150 + 5 * (layer % 4)) * US
+                job.compute(rank, round(duration * (longer if mine else 1)))
+            for _ in range(extra if mine else 0):
+                job.compute(rank, 200 * US)
+        job.collective((0, 1), 100 * US)
+    return job
+
+
+def _diagnosis(job: Job, **more: float) -> Diagnosis:
+    timeline = analyse(job.traces())
+    found, _ = diagnose(timeline, Facts(), steps=STEPS, **more)  # type: ignore[arg-type]
+    return found
+
+
+def test_a_healthy_job_has_no_cause() -> None:
+    found = _diagnosis(_job())
+    assert found.step_ns is not None
+    assert found.causes == ()
+
+
+def test_extra_kernels_of_one_rank_cost_what_they_last() -> None:
+    (cause,) = _diagnosis(_job(extra=5)).causes
+    assert (cause.cause, cause.ranks, cause.certain) == ("extra_work", (1,), True)
+    assert (cause.evidence.count, cause.evidence.usual) == (
+        pytest.approx(25, abs=1),
+        pytest.approx(20, abs=1),
+    )
+    assert cause.cost.low <= 5 * 0.202 <= cause.cost.high  # with the 2 us before each
+
+
+def test_a_host_that_stops_is_late() -> None:
+    (cause,) = _diagnosis(_job(pause_ns=12 * MS)).causes
+    assert (cause.cause, cause.ranks) == ("late_host", (1,))
+    assert cause.evidence.usual == pytest.approx(12, rel=0.05)
+    assert cause.cost.high > cause.cost.low
+
+
+def test_kernels_that_all_last_longer_are_more_work() -> None:
+    (cause,) = _diagnosis(_job(longer=1.5)).causes
+    assert (cause.cause, cause.ranks) == ("slow_gpu", (1,)) or cause.cause == "uneven_work"
+    planted = 0.5 * sum(150 + 5 * (layer % 4) for layer in range(LAYERS)) / 1000
+    assert cause.cost.low <= planted <= cause.cost.high
+
+
+def test_a_forced_setting_is_named_by_the_log() -> None:
+    job = Job(2, host_work=20 * US)
+    for _ in range(5):
+        for rank in range(2):
+            for _layer in range(LAYERS):
+                job.compute(rank, 50 * US)
+        job.collective((0, 1), 4000 * US)
+    timeline = analyse(job.traces())
+    found, _ = diagnose(timeline, Facts((("NCCL_PROTO", "LL"),)), steps=5)
+    (cause,) = found.causes
+    assert (cause.cause, cause.evidence.name, cause.ranks) == ("slow_setting", "NCCL_PROTO", ())
+    # half to three quarters of 4 ms
+    assert cause.cost.low <= 2.0
+    assert cause.cost.high >= 3.0
+    silent, _ = diagnose(timeline, Facts(), steps=5)
+    assert silent.causes == ()
+
+
+def test_a_recording_without_a_whole_step_has_no_diagnosis() -> None:
+    job = Job(2)
+    job.compute(0, 100 * US)
+    job.compute(1, 100 * US)
+    job.collective((0, 1), 100 * US)
+    found, _ = diagnose(analyse(job.traces()), Facts())
+    assert (found.step_ns, found.causes) == (None, ())
+
+
+def _verdict(db: Path, *options: str) -> list[dict[str, object]]:
+    got = collscope("report", "--db", db, "--format", "json", *options)
+    assert got.code == 0, got.err
+    verdict: list[dict[str, object]] = json.loads(got.out)["verdict"]
+    return verdict
+
+
+OPEN = [
+    ("ddp-slow_kernels.1", "extra_work", [0]),
+    ("ddp-long_sequences.1", "uneven_work", [1]),
+    ("ddp-pageable.1", "slow_transfer", []),
+    ("fsdp-one_channel.1", "slow_setting", []),
+    ("fsdp-shm.1", "slow_transport", []),
+    ("fsdp-checkpoint.1", "periodic", [0]),
+    ("tp-sleep_middle.1", "late_host", [0]),
+    ("fsdp-none.1", "none", []),
+    ("tp-long_batch.1", "none", []),
+]
+
+
+@pytest.mark.parametrize(("case", "cause", "ranks"), OPEN, ids=[case for case, *_ in OPEN])
+def test_recorded_causes_are_named(tmp_path: Path, case: str, cause: str, ranks: list[int]) -> None:
+    with tarfile.open(RECORDED / f"{case}.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    db = tmp_path / "t.db"
+    files = [*sorted(tmp_path.glob("light.*")), *sorted(tmp_path.glob("nccl.*"))]
+    assert collscope("ingest", "auto", "--db", db, *files).code == 0
+    first = _verdict(db)[0]
+    assert (first["cause"], first["ranks"]) == (cause, ranks)
+
+
+SHARED_TRUTH = [
+    ("base", "none", [], (57.8, 58.5, 58.5)),
+    ("loader", "late_host", [1], (63.2, 62.9, 61.7)),
+    ("slowgpu", "extra_work", [1], (69.2, 69.8, 69.6)),
+    ("ctas1", "slow_setting", [], (106.4, 106.6, 106.5)),
+    ("scalars", "small_calls blocking_sync", [], (63.0, 61.9, 65.1)),
+]
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["plain", "step-ms"])
+@pytest.mark.parametrize(("case", "cause", "ranks", "steps"), SHARED_TRUTH)
+def test_shared_causes_are_named_with_what_they_cost(
+    tmp_path: Path,
+    case: str,
+    cause: str,
+    ranks: list[int],
+    steps: tuple[float, ...],
+    given: bool,
+) -> None:
+    if not SHARED_CAUSES.is_dir():
+        pytest.skip("no recordings/h200x2-causes folder")
+    db = tmp_path / "t.db"
+    assert collscope("ingest", "auto", "--db", db, SHARED_CAUSES / case).code == 0
+    step = statistics.median(steps)
+    first = _verdict(db, *(("--step-ms", str(step)) if given else ()))[0]
+    assert first["cause"] in cause.split()
+    assert first["ranks"] == ranks
+    if cause != "none":
+        ms = first["ms_per_step"]
+        assert isinstance(ms, dict)
+        assert ms["low"] <= step - 58.5 <= ms["high"]
+
+
+@pytest.mark.parametrize("kind", ["light", "full"])
+def test_a_step_of_a_graph_is_one_launch(tmp_path: Path, kind: str) -> None:
+    if not SHARED_CAUSES.is_dir():
+        pytest.skip("no recordings/h200x2-causes folder")
+    for folder, cause in (("infer-nccl", "none"), ("infer-nccl-late", "extra_work")):
+        db = tmp_path / f"{folder}.db"
+        traces = sorted((SHARED_CAUSES / folder).glob(f"{kind}.*"))
+        assert collscope("ingest", "trace", "--db", db, *traces).code == 0
+        first = _verdict(db)[0]
+        assert first["cause"] == cause
+        if cause != "none":
+            ms = first["ms_per_step"]
+            assert isinstance(ms, dict)
+            assert first["ranks"] == [1]
+            assert ms["low"] <= 2.066 - 1.418 <= ms["high"]
+
+
+def test_a_trace_for_perfetto_marks_the_cause(tmp_path: Path) -> None:
+    with tarfile.open(RECORDED / "tp-more_work.1.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    db, out = tmp_path / "t.db", tmp_path / "t.json"
+    assert collscope("ingest", "trace", "--db", db, *sorted(tmp_path.glob("light.*"))).code == 0
+    assert collscope("export", "perfetto", "--db", db, "-o", out).code == 0
+    events = json.loads(out.read_text("utf-8"))["traceEvents"]
+    marked = [e for e in events if e.get("cat") == "cause"]
+    assert {(e["pid"], e["name"]) for e in marked} == {(1, "Extra work, rank 1")}
+    # 24 products of 0.17 ms in each of two steps
+    assert sum(e["dur"] for e in marked) / 1e3 == pytest.approx(2 * 24 * 0.172, rel=0.1)
+
+
+def test_explain_names_the_cause_that_one_run_has(tmp_path: Path) -> None:
+    db = tmp_path / "t.db"
+    for case in ("tp-long_batch.1", "tp-more_work.1"):
+        with tarfile.open(RECORDED / f"{case}.tar.xz") as archive:
+            archive.extractall(tmp_path / case, filter="data")
+        traces = sorted((tmp_path / case).glob("light.*"))
+        assert collscope("ingest", "trace", "--db", db, "--run", case, *traces).code == 0
+    names = "tp-long_batch.1", "tp-more_work.1"
+    text = " ".join(collscope("compare", "--explain", *names, "--db", db).out.split())
+    assert "'tp-more_work.1' alone has this cause: Extra work, rank 1" in text
+    assert "No cause is certain" not in text
+    body = json.loads(collscope("compare", "--explain", *names, "--db", db, "--format", "json").out)
+    assert [(c["run"], c["both"]) for c in body["causes"]] == [("tp-more_work.1", False)]
+    more = [k for k in body["kernels"] if k["rank"] == 1 and k["second"] - k["first"] > 20]
+    assert len(more) == 1
