@@ -11,7 +11,8 @@ import pytest
 import collscope
 
 PACKAGE = Path(collscope.__file__).parent
-FILES = [PACKAGE / engine / "tolerances.py" for engine in ("match", "timeline", "reports")]
+ENGINES = ("match", "timeline", "timeline/step_causes", "reports")
+FILES = [PACKAGE / engine / "tolerances.py" for engine in ENGINES]
 # Codes and widths of formats, slots, and what an export leaves out: nothing is judged by them.
 NO_TOLERANCES = {
     "match/executions.py": {"_P2P_BITS", "_UNCLEAR"},

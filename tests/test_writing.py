@@ -193,7 +193,7 @@ def test_a_failed_write_leaves_the_file_of_before(
 
 def test_labels_are_drawn_as_they_are_written(samples: Path, tmp_path: Path) -> None:
     db = tmp_path / "t.db"
-    given = samples / "replay" / "h200x4-mixed.csv"
+    given = samples / "replay" / "h200x4-sweep.csv"  # curves have their labels in the legend
     done = collscope("ingest", "csv", given, "--db", db, "--label", r"$\bad{x$ and $y$")
     assert done.code == 0
     done = collscope("report", "--db", db, "--plot", tmp_path / "p.svg")

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from command import collscope
 
+from collscope.reports.rendering.cause_words import kernel
 from collscope.reports.verdict.answer import CODES, MsPerStep, StepSummary, VerdictEntry
-from collscope.reports.verdict.text import kernel, section
+from collscope.reports.verdict.text import section
 
 
 @pytest.fixture

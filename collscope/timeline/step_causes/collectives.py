@@ -11,19 +11,18 @@ from collscope.model import CollectiveClass
 from collscope.timeline.recorded_job import thread_blocks
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Candidate, Change, Evidence
+from collscope.timeline.step_causes.tolerances import (
+    FAR_BELOW_REACHABLE,
+    FEW_BLOCKS,
+    HOST_MEMORY_FACTORS,
+    LATENCY_NS,
+    LL_FACTORS,
+    MICROBATCHES_PER_STAGE,
+    REACHED,
+    USUAL_CHANNELS,
+)
 from collscope.timeline.step_causes.work import stages
 from collscope.units import format_size
-
-_CHANNELS = (12.0, 24.0)  # NCCL usually has so many on NVLink (its tuning tables; its logs on H200)
-# Half of what LL moves are flags, and a quarter of Simple's bandwidth is the least that was seen
-# in NCCL's tuning tables (LL 141 of 370 to 480 GB/s inside a node).
-_LL = (0.25, 0.5)
-# From one GPU to another through the host's memory: PCIe, 25 to 60 GB/s, for NVLink's 250 to 450.
-_HOST_MEMORY = (0.05, 0.25)
-_FEW = 2.0  # blocks that no library chooses for large calls between GPUs of one host
-_HALF, _REACHED = 0.5, 0.6  # of the reachable ceiling; jobs on H200 reach 60 % of it and more
-_LATENCY_NS = 50_000  # shorter transfers are latency, which no bandwidth shortens
-_MICROBATCHES = 4  # for each stage: the bubble is small from there on (GPipe, arXiv 1811.06965)
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -46,39 +45,42 @@ def slow_settings(job: Job, facts: Facts) -> Iterator[Candidate]:
     detour = next((t for t in facts.transports if t.upper().startswith("SHM")), None)
     if _on(settings.get("NCCL_P2P_DISABLE")) and (detour or not facts.transports):
         name = "NCCL_P2P_DISABLE"
-        yield _slower(job, "slow_transport", name, settings[name], _HOST_MEMORY, detour or "")
+        yield _slower(
+            job, "slow_transport", name, settings[name], HOST_MEMORY_FACTORS, detour or ""
+        )
         return
     for name in ("NCCL_MAX_CTAS", "NCCL_MAX_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS"):
         few = _number(settings.get(name))
-        if few is not None and few < _CHANNELS[0]:
+        if few is not None and few < USUAL_CHANNELS[0]:
             held = min(few, blocks) if blocks else few
-            factors = (held / _CHANNELS[1], held / _CHANNELS[0])
+            factors = (held / USUAL_CHANNELS[1], held / USUAL_CHANNELS[0])
             yield _slower(job, "slow_setting", name, settings[name], factors)
             return
     protocol = settings.get("NCCL_PROTO", "")
     if protocol.strip().upper() == "LL":
-        yield _slower(job, "slow_setting", "NCCL_PROTO", protocol, _LL)
+        yield _slower(job, "slow_setting", "NCCL_PROTO", protocol, LL_FACTORS)
         return
-    if not settings and blocks is not None and blocks <= _FEW:
-        yield _slower(job, "slow_setting", "", "", (blocks / _CHANNELS[1], blocks / _CHANNELS[0]))
+    if not settings and blocks is not None and blocks <= FEW_BLOCKS:
+        yield _slower(
+            job, "slow_setting", "", "", (blocks / USUAL_CHANNELS[1], blocks / USUAL_CHANNELS[0])
+        )
         return
     yield from _slow_calls(job, facts)
 
 
 def _slow_calls(job: Job, facts: Facts) -> Iterator[Candidate]:
-    """Large calls that take over twice as long as the library's algorithms need on this system."""
+    """Large calls that take far longer than the library's algorithms need on this system."""
     calls, transfer = job.calls, job.graph.transfer.astype(np.float64)
     least = np.array([facts.reachable.get(key, 0.0) for key in calls.classes] + [0.0])
     least = least[calls.class_[calls.call_of_part]] if len(calls) else least[:0]
-    inside = (job.step_of_row[calls.row] >= 0) & (transfer > _LATENCY_NS)
-    slow = (least > 0) & inside & (least < _HALF * transfer)
-    if transfer[slow].sum() <= _HALF * transfer[inside].sum():
+    inside = (job.step_of_row[calls.row] >= 0) & (transfer > LATENCY_NS)
+    slow = (least > 0) & inside & (least < FAR_BELOW_REACHABLE * transfer)
+    if transfer[slow].sum() <= FAR_BELOW_REACHABLE * transfer[inside].sum():
         return
     part = np.where(slow, least / np.maximum(transfer, 1), 1.0)
     # What the library reaches in jobs lies between that and the ceiling.
     changes = [
-        Change(transfer=np.minimum(part / reached, 1.0))
-        for reached in (_REACHED**0.5, 1.0, _REACHED)
+        Change(transfer=np.minimum(part / reached, 1.0)) for reached in (REACHED**0.5, 1.0, REACHED)
     ]
     spent = np.bincount(calls.class_[calls.call_of_part][slow], transfer[slow])
     key = calls.classes[int(spent.argmax())]
@@ -106,8 +108,8 @@ def _slower(
     changes = [
         Change(
             transfer=np.where(
-                transfer > _LATENCY_NS,
-                np.maximum(factor, _LATENCY_NS / np.maximum(transfer, 1)),
+                transfer > LATENCY_NS,
+                np.maximum(factor, LATENCY_NS / np.maximum(transfer, 1)),
                 1.0,
             )
         )
@@ -129,7 +131,7 @@ def _blocks(job: Job) -> float | None:
     """Thread blocks of the kernels that move most of a step's bytes; None: not known."""
     blocks = thread_blocks(job.rows, job.calls)[job.calls.call_of_part]
     transfer = job.graph.transfer
-    moves = (job.step_of_row[job.calls.row] >= 0) & (transfer > _LATENCY_NS) & np.isfinite(blocks)
+    moves = (job.step_of_row[job.calls.row] >= 0) & (transfer > LATENCY_NS) & np.isfinite(blocks)
     if not moves.any():
         return None
     order = np.argsort(blocks[moves])
@@ -160,10 +162,13 @@ def pipeline_bubble(job: Job) -> Iterator[Candidate]:
     of_rank = np.bincount(job.rows.trace[inside], minlength=len(job.rows.ranks))
     # A stage that sends and receives at once makes one call more than there are microbatches.
     m = float(of_rank[job.traces].min()) / job.count - 1
-    if m < 1 or m >= _MICROBATCHES * p:
+    if m < 1 or m >= MICROBATCHES_PER_STAGE * p:
         return
     step = job.recorded.step_ns or 0.0
-    now, enough = (m + p - 1) / m, (_MICROBATCHES * p + p - 1) / (_MICROBATCHES * p)
+    now, enough = (
+        (m + p - 1) / m,
+        (MICROBATCHES_PER_STAGE * p + p - 1) / (MICROBATCHES_PER_STAGE * p),
+    )
     waited = float((job.rows.end - job.rows.start)[inside].sum())
     yield Candidate(
         "pipeline_bubble", (), "exchanges",

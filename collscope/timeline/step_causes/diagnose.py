@@ -23,6 +23,12 @@ from collscope.timeline.step_causes.records import (
     Cost,
     Diagnosis,
 )
+from collscope.timeline.step_causes.tolerances import (
+    MIN_CAUSE_COST,
+    MIN_IN_GRAPHS,
+    MIN_LATENESS_EACH_STEP,
+    MOST_CAUSES,
+)
 from collscope.timeline.step_causes.waits import (
     blocking_calls,
     blocking_launches,
@@ -35,10 +41,6 @@ from collscope.timeline.step_causes.work import extra_work, longer_kernels
 from collscope.timeline.tolerances import MIN_STEP_REST, STARTS
 
 Floats = npt.NDArray[np.float64]
-_MATTERS = 0.01  # of the step: what costs less stands out in no step
-_EACH = 0.5  # of what a host is late by on average, in the step where it is late by least
-_MOST = 3  # causes that are named
-_GRAPHS = 0.9  # of what a job launches that is in graphs, where each is a step
 
 
 def diagnose(
@@ -66,7 +68,7 @@ def diagnose(
         marks.append(())
     gone = NOTHING
     left = list(_candidates(job, facts))
-    while left and len(found) < _MOST:
+    while left and len(found) < MOST_CAUSES:
         costs = [(c, _cost(job, player, c, gone)) for c in left]
         standing = [(c, cost) for c, cost in costs if cost is not None]
         if not standing:
@@ -104,7 +106,7 @@ def _graph_launches(timeline: Timeline) -> int | None:
         collective = np.bincount(launched, entries[calls.of_row >= 0] >= 0, minlength=len(calls))
         graphs = (held > 1) & (collective > 0)
         # A step is a graph where little is launched beside, and the graphs are equal.
-        if graphs.sum() < 2 or held[graphs].sum() < _GRAPHS * len(launched):
+        if graphs.sum() < 2 or held[graphs].sum() < MIN_IN_GRAPHS * len(launched):
             return None
         if len(np.unique(held[graphs])) > 1:
             return None
@@ -131,10 +133,10 @@ def _cost(job: Job, player: Player, candidate: Candidate, gone: Change) -> tuple
     cost = _saved(job, player, candidate, gone)
     # A host that is late makes the steps differ by that, so what is left counts; and what it does
     # now and then is no cause of every step.
-    recurs = not candidate.recorded or cost.least > _EACH * min(cost.plain)
+    recurs = not candidate.recorded or cost.least > MIN_LATENESS_EACH_STEP * min(cost.plain)
     scatter = cost.scatter if candidate.recorded or candidate.counted else player.scatter
     noise = float(np.hypot(player.scatter / np.sqrt(job.used.sum()), STARTS * step))
-    least = max(_MATTERS * step, scatter, candidate.between_gpus * step)
+    least = max(MIN_CAUSE_COST * step, scatter, candidate.between_gpus * step)
     low, high = min(cost.all), max(cost.all)
     sure = recurs and low - noise > least
     shown = max(cost.plain) if candidate.direct else min(cost.plain)

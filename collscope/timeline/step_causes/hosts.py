@@ -9,11 +9,9 @@ import numpy.typing as npt
 
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Candidate, Change, Evidence
+from collscope.timeline.step_causes.tolerances import MIN_RECURRENCES, MIN_REGULAR
 
 Floats = npt.NDArray[np.float64]
-
-_RECURS = 2  # steps: what is seen once may be no part of a step
-_REGULAR = 0.5  # of what a host loses at places where it does in every step
 
 
 def late_hosts(job: Job) -> Iterator[Candidate]:
@@ -53,7 +51,7 @@ def _irregular(job: Job, trace: int, stalls: Floats) -> bool:
         pair = job.pair_steps(trace, step, last)
         both = pair.partner >= 0
         recurring += float(stalls[pair.own[both]][every[pair.partner[both]]].sum())
-    return recurring < _REGULAR * stalled
+    return recurring < MIN_REGULAR * stalled
 
 
 def against(job: Job, trace: int, other: int) -> Floats | None:
@@ -79,7 +77,7 @@ def against(job: Job, trace: int, other: int) -> Floats | None:
 
 def common_stalls(job: Job) -> Iterator[Candidate]:
     """What every rank's host spends at one place of every step without a launch."""
-    if job.count < _RECURS or not job.whole_job:
+    if job.count < MIN_RECURRENCES or not job.whole_job:
         return
     found = np.zeros(len(job.rows))
     for trace in job.traces:

@@ -13,12 +13,11 @@ from collscope.match.rows import UNKNOWN_LAUNCH
 from collscope.model.trace import Call, HostCalls, Ints, Kind
 from collscope.timeline.graph import FIRST, HOST, NEVER
 from collscope.timeline.recorded_job import RecordedJob
+from collscope.timeline.step_causes.tolerances import LONG_STEP, STRETCHED_INTERVAL
 from collscope.timeline.tolerances import SLOWDOWN_PRIOR
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
-_STRETCHED = 10
-_LONG = 2.0
 
 
 class Pairing(msgspec.Struct, frozen=True):
@@ -58,7 +57,7 @@ class Job:
     @cached_property
     def long(self) -> Bools:
         """(steps,) those more than twice as long as the shortest, where they are not the most."""
-        found: Bools = self.lengths > _LONG * self.lengths.min(initial=np.inf)
+        found: Bools = self.lengths > LONG_STEP * self.lengths.min(initial=np.inf)
         return found if 2 * found.sum() <= self.count else np.zeros(self.count, dtype=bool)
 
     @cached_property
@@ -241,7 +240,7 @@ class Job:
         It costs a host so much a call: an interval with few calls in it is stretched by as much as
         that many others are.
         """
-        return _STRETCHED * self.usual_interval
+        return STRETCHED_INTERVAL * self.usual_interval
 
     @property
     def stall(self) -> float:

@@ -6,8 +6,7 @@ import msgspec
 import numpy as np
 
 from collscope.timeline.recorded_job import RecordedJob
-
-_MATTERS = 0.01  # of the longer step
+from collscope.timeline.step_causes.tolerances import MIN_KERNEL_CHANGE
 
 
 class ChangedKernel(msgspec.Struct, frozen=True):
@@ -26,7 +25,7 @@ def kernel_changes(first: RecordedJob, second: RecordedJob) -> tuple[ChangedKern
 
     Collectives are left out: their durations hold the waiting for late ranks.
     """
-    least = _MATTERS * max(first.step_ns or 0.0, second.step_ns or 0.0)
+    least = MIN_KERNEL_CHANGE * max(first.step_ns or 0.0, second.step_ns or 0.0)
     one, other = _totals(first), _totals(second)
     found = [
         ChangedKernel(*key, one.get(key, (0, 0))[0], other.get(key, (0, 0))[0],

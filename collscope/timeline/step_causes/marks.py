@@ -7,8 +7,7 @@ import numpy as np
 from collscope.timeline.graph import FIRST
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import CauseSpan, Change
-
-_MOST = 2_000  # marks of a cause, the longest: a viewer shows no more at once
+from collscope.timeline.step_causes.tolerances import MOST_MARKS
 
 
 def marks_of(job: Job, change: Change) -> tuple[CauseSpan, ...]:
@@ -33,5 +32,5 @@ def marks_of(job: Job, change: Change) -> tuple[CauseSpan, ...]:
         for chosen, start, end in spans
         for r in np.flatnonzero(chosen & (end > start)).tolist()
     ]
-    longest = sorted(found, key=lambda m: m.start - m.end)[:_MOST]
+    longest = sorted(found, key=lambda m: m.start - m.end)[:MOST_MARKS]
     return tuple(sorted(longest, key=lambda m: (m.trace, m.start)))

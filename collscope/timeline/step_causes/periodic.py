@@ -6,8 +6,7 @@ import numpy as np
 
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Cause, Cost, Evidence
-
-_OWN = 0.5  # of what a step is longer by that a rank's own work explains
+from collscope.timeline.step_causes.tolerances import MIN_OWN_WORK
 
 
 def long_steps(job: Job) -> Cause | None:
@@ -50,7 +49,7 @@ def _whose(job: Job, long: list[int], usual: float) -> tuple[int, ...]:
     found = []
     for trace in job.traces:
         more = sum(float(job.lengths[s]) - usual for s in long)
-        if sum(_own_work(job, trace, s) for s in long) > _OWN * more:
+        if sum(_own_work(job, trace, s) for s in long) > MIN_OWN_WORK * more:
             found.append(job.rows.ranks[trace])
     return tuple(sorted(found)) if len(found) < len(job.traces) else ()
 

@@ -11,17 +11,19 @@ from collscope.model.trace import Call, Kind
 from collscope.timeline.graph import FIRST
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Candidate, Change, Evidence
+from collscope.timeline.step_causes.tolerances import (
+    AWAKE_NS,
+    MAX_ROWS_BETWEEN,
+    MIN_ALIKE_COPIES,
+    MIN_SMALL_CALLS,
+    MIN_TO_CHANCE,
+    MIN_WAITS,
+    SMALL_CALL_NS,
+)
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
-_SMALL_NS = 50_000  # a transfer so short is latency, and no bytes: a few hops and the kernel
-_GROUP = 8  # calls a step that one call could do
-_AWAKE_NS = 60_000  # a host that waited goes on this soon after the GPU is done
-_TIMES = 3  # as often as by chance
-_BETWEEN = 4  # rows from one call of a burst to the next: a copy, a memset, and their kin
-_SEVERAL = 2  # calls a step
-_MIN_ALIKE = 0.75  # of the copies that are read one by one
 
 
 def sync_nodes(job: Job, trace: int | None = None) -> Ints:
@@ -62,10 +64,10 @@ def blocking_calls(job: Job) -> Iterator[Candidate]:
     counts = {t: len(n) / max(1, job.count) for t, n in per_rank.items()}
     least = min(counts.values(), default=0)
     for trace in job.traces:
-        if counts[trace] >= _SEVERAL and counts[trace] > 2 * least + 1:
+        if counts[trace] >= MIN_WAITS and counts[trace] > 2 * least + 1:
             yield _blocking(job, (trace,), per_rank)
     # One call at the end of a step, which reads the loss, is usual.
-    if least >= _SEVERAL:
+    if least >= MIN_WAITS:
         yield _blocking(job, (), per_rank)
 
 
@@ -99,9 +101,9 @@ def _what_is_read(job: Job, trace: int, nodes: Ints) -> Ints:
     order = job.launched(trace)
     place = np.flatnonzero(np.isin(order, copies))
     found = [order[place]]
-    if len(place) < _GROUP * job.count:
+    if len(place) < MIN_SMALL_CALLS * job.count:
         return np.empty(0, dtype=np.int64)
-    for depth in range(1, _GROUP + 1):
+    for depth in range(1, MIN_SMALL_CALLS + 1):
         earlier = place - depth
         earlier = earlier[earlier >= 0]
         if not len(earlier):
@@ -111,7 +113,7 @@ def _what_is_read(job: Job, trace: int, nodes: Ints) -> Ints:
         often = np.bincount(number)
         most = int(often.argmax())
         if (
-            often[most] < _MIN_ALIKE * len(place)
+            often[most] < MIN_ALIKE_COPIES * len(place)
             or job.rows.entry[order[earlier[number == most][0]]] >= 0
         ):
             break
@@ -129,7 +131,7 @@ def small_calls(job: Job) -> Iterator[Candidate]:
     shortest = np.minimum.reduceat(part_transfer, calls.offsets[:-1])
     size = np.array([-1 if c.size_bytes is None else c.size_bytes for c in calls.classes])
     small_class = size[calls.class_]
-    small = np.where(small_class >= 0, small_class <= 1 << 16, shortest <= _SMALL_NS)
+    small = np.where(small_class >= 0, small_class <= 1 << 16, shortest <= SMALL_CALL_NS)
     small &= ~calls.p2p
     of_row = np.zeros(len(rows), dtype=bool)
     of_row[calls.row] = small[calls.call_of_part]
@@ -146,9 +148,9 @@ def small_calls(job: Job) -> Iterator[Candidate]:
         # Between the calls of a burst are copies of results alone. Kernels may need one call's
         # result for the next, as the layers of a model do.
         kernels = np.cumsum(job.compute[order])[at]
-        cuts = np.flatnonzero((np.diff(kernels) > 0) | (np.diff(at) > _BETWEEN)) + 1
+        cuts = np.flatnonzero((np.diff(kernels) > 0) | (np.diff(at) > MAX_ROWS_BETWEEN)) + 1
         for burst in np.split(at, cuts):
-            if len(burst) < _GROUP:
+            if len(burst) < MIN_SMALL_CALLS:
                 continue
             burst_rows = order[burst[0] : burst[-1] + 2]
             inner[burst_rows] = True
@@ -257,12 +259,12 @@ def polling_waits(job: Job) -> Iterator[Candidate]:
         launch = job.rows.launch[order]
         place = np.searchsorted(ends, launch, side="right") - 1
         since = np.where(place >= 0, launch - ends[np.maximum(place, 0)], np.iinfo(np.int64).max)
-        near = (since <= _AWAKE_NS) & (since < job.interval[order])
+        near = (since <= AWAKE_NS) & (since < job.interval[order])
         column = job.traces.index(trace)
         inside = ((ends > job.ends[0, column]) & (ends <= job.ends[-1, column])).sum()
-        chance = float(inside * _AWAKE_NS / (job.ends[-1, column] - job.ends[0, column]))
+        chance = float(inside * AWAKE_NS / (job.ends[-1, column] - job.ends[0, column]))
         count = int(near.sum())
-        if count >= _SEVERAL * job.count and count > _TIMES * chance * len(order):
+        if count >= MIN_WAITS * job.count and count > MIN_TO_CHANCE * chance * len(order):
             rows = order[near]
             found[rows] = np.maximum(job.interval[rows] - job.usual_interval, 0.0)
             chosen.append(trace)

@@ -11,14 +11,16 @@ import numpy.typing as npt
 from collscope.model import Op
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Candidate, Change, Evidence
+from collscope.timeline.step_causes.tolerances import (
+    MAX_OTHER_KERNELS,
+    MIN_KERNELS_OF_A_KIND,
+    MIN_LONGER,
+    STEADY,
+)
 from collscope.timeline.tolerances import STARTS
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-# Two GPUs of one kind differ by less: by their clocks, 3 % between two starts.
-_MORE = 0.1
-_OTHERS = 0.01  # of a step's kernels
-_FEW, _STEADY = 3, 3  # kernels of one kind; their scatter against how much longer they are
 
 
 def extra_work(job: Job) -> Iterator[Candidate]:
@@ -160,22 +162,22 @@ def _uneven(job: Job, own: Ints, partner: Ints) -> bool:
         for pair in ((trace, other), (other, trace))
     ]
     longer, theirs = job.duration[own], np.maximum(job.duration[partner], 1)
-    if min(unlike) > _OTHERS * longer.sum():
+    if min(unlike) > MAX_OTHER_KERNELS * longer.sum():
         return True  # libraries take other kernels for other sizes
     matter = longer > np.quantile(longer, 0.5)
     ratio = (longer / theirs)[matter]
     kinds, number = np.unique(job.rows.name[own[matter]], return_inverse=True)
     weight = longer[matter]
-    lengthened = ratio > 1 + _MORE
+    lengthened = ratio > 1 + MIN_LONGER
     if weight[lengthened].sum() < 0.5 * weight.sum():
         return False
     # Most kinds of kernel are longer, and one kind scatters by less than it is longer.
     inside = [ratio[(number == k) & lengthened] for k in range(len(kinds))]
-    known = [r for r in inside if len(r) >= _FEW]
+    known = [r for r in inside if len(r) >= MIN_KERNELS_OF_A_KIND]
     if not known:
         return False
     steady = [
-        float(np.median(np.abs(r - np.median(r)))) < (np.median(r) - 1) / _STEADY for r in known
+        float(np.median(np.abs(r - np.median(r)))) < (np.median(r) - 1) / STEADY for r in known
     ]
     return len(known) >= len(kinds) / 2 and sum(steady) >= 0.75 * len(known)
 
@@ -189,7 +191,7 @@ def _in_turns(job: Job) -> Candidate | None:
     ])  # fmt: skip
     longest = work.argmax(axis=1)
     excess = work.max(axis=1) / np.maximum(work.min(axis=1), 1) - 1
-    if len(set(longest.tolist())) < 2 or (excess < _MORE).any():
+    if len(set(longest.tolist())) < 2 or (excess < MIN_LONGER).any():
         return None
     mean = work.mean(axis=1, keepdims=True)
     scale = np.ones(len(job.rows))

@@ -1,0 +1,100 @@
+"""What causes of long steps are bounded by: quantity, value and source."""
+
+USUAL_CHANNELS = (12.0, 24.0)
+"""Thread blocks of a large call between GPUs with NVLink, least and most. Source: NCCL's tuning
+tables, and its logs on H200."""
+
+LL_FACTORS = (0.25, 0.5)
+"""Bandwidth of LL to that of Simple. Source: half of what LL moves are flags; a quarter is the
+least in NCCL's tuning tables (141 of 370 to 480 GB/s inside a node)."""
+
+HOST_MEMORY_FACTORS = (0.05, 0.25)
+"""Bandwidth through the host's memory to that of NVLink. Source: PCIe, 25 to 60 GB/s, for 250 to
+450."""
+
+FEW_BLOCKS = 2.0
+"""Thread blocks that no library chooses for large calls inside a node. Source: a choice, below
+`USUAL_CHANNELS` by far."""
+
+FAR_BELOW_REACHABLE = 0.6
+"""Of the reachable ceiling: slower calls have a cause. Source: a choice, below `REACHED` by as
+much as that is below the ceiling."""
+
+REACHED = 0.8
+"""Of the reachable ceiling, what calls of a job reach that nothing slows. Source: the ceiling is
+within a quarter of what benchmarks reach (docs/ceilings.md)."""
+
+LATENCY_NS = 50_000
+"""A transfer so short is latency, which no bandwidth shortens. Source: a choice, a few hops and the
+kernel."""
+
+MICROBATCHES_PER_STAGE = 4
+"""From so many on the bubble of a pipeline is small. Source: GPipe, arXiv 1811.06965."""
+
+MIN_CAUSE_COST = 0.01
+"""Cost of a cause, as a part of the step. Source: a choice, less stands out in no step."""
+
+MIN_LATENESS_EACH_STEP = 0.5
+"""Lateness of a host in the step where it is late by least, to its mean. Source: a choice."""
+
+MOST_CAUSES = 3
+"""Causes that are named. Source: a choice, a verdict has ten lines."""
+
+MIN_IN_GRAPHS = 0.9
+"""Part of a job's launches that is in graphs, where each graph is a step. Source: a choice."""
+
+MIN_RECURRENCES = 2
+"""Steps that show a gap. Source: a choice, what is seen once may be no part of a step."""
+
+MIN_REGULAR = 0.5
+"""Part of what a host loses at places where it does in every step. Source: a choice."""
+
+STRETCHED_INTERVAL = 10
+"""Longest interval between launches that the profiler may make much longer, in usual ones.
+Source: a choice."""
+
+LONG_STEP = 2.0
+"""Length of a step to the shortest, from which it is an exception. Source: a choice."""
+
+MIN_KERNEL_CHANGE = 0.01
+"""Change of a kernel's time, as a part of the longer step. Source: as of `MIN_CAUSE_COST`."""
+
+MOST_MARKS = 2_000
+"""Marks of a cause, the longest first. Source: a choice, a viewer shows no more at once."""
+
+MIN_OWN_WORK = 0.5
+"""Part of what a step is longer by that a rank's own work explains. Source: a choice, half."""
+
+SMALL_CALL_NS = 50_000
+"""A transfer so short is latency, and no bytes. Source: as of `LATENCY_NS`."""
+
+MIN_SMALL_CALLS = 8
+"""Calls a step that one call could do. Source: a choice, fewer cost little."""
+
+AWAKE_NS = 60_000
+"""A host that waited goes on this soon after the GPU is done. Source: a choice."""
+
+MIN_TO_CHANCE = 3
+"""How often two things coincide, to what chance gives. Source: a choice."""
+
+MAX_ROWS_BETWEEN = 4
+"""Rows from one call of a burst to the next. Source: a choice, a copy, a memset, and their kin."""
+
+MIN_WAITS = 2
+"""Calls a step that make a host wait. Source: a choice, one read a step is usual."""
+
+MIN_ALIKE_COPIES = 0.75
+"""Part of the copies that are read one by one. Source: a choice."""
+
+MIN_LONGER = 0.1
+"""How much longer kernels of one rank take. Source: two GPUs of one kind differ by less; their
+clocks by 3 % between two starts."""
+
+MAX_OTHER_KERNELS = 0.01
+"""Part of a step's kernels that another rank does not have. Source: a choice."""
+
+MIN_KERNELS_OF_A_KIND = 3
+"""Kernels of one kind. Source: a choice, a scatter needs as many."""
+
+STEADY = 3
+"""How much longer kernels are, to their scatter. Source: a choice, three times the scatter."""
