@@ -62,7 +62,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     decided: bool
     who: tuple[Who, ...]
-    what: tuple[str, ...]  # more than one where the sources cannot tell them apart
+    what: tuple[str, ...]  # more than one where they look alike in the sources
     group: str | None
     seq: int | None
     op: str | None

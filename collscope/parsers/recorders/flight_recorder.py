@@ -60,7 +60,7 @@ _ACTIVE_TEXT = (
     " made among them."
 )
 _AGAIN_TEXT = "The dump stands in the file again, equal in every field: it was counted once."
-_MOST_FRAMES = 16  # of a call: the innermost tell where it stands
+_MOST_FRAMES = 16  # of a call: the innermost show where it stands
 _MOST_RANKS = 1 << 24  # of all groups together, and characters that list them
 
 

@@ -52,6 +52,6 @@ def verdict_text(verdict: Verdict) -> str:
 
 
 def _who(who: Who) -> str:
-    where = [f"host {who.host}" if who.host else "", f"process {who.pid}" if who.pid else ""]
-    told = ", ".join(part for part in where if part)
-    return f"rank {who.rank}" + (f" ({told})" if told else "")
+    parts = [f"host {who.host}" if who.host else "", f"process {who.pid}" if who.pid else ""]
+    where_it_runs = ", ".join(part for part in parts if part)
+    return f"rank {who.rank}" + (f" ({where_it_runs})" if where_it_runs else "")
