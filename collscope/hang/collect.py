@@ -58,11 +58,11 @@ def evidence_of(paths: list[str]) -> Evidence:
     empty = {rank for rank, holds in ours if not holds}
     if not read:
         raise InputError(f"{paths[0]}: no flight recorder dump. Name the folder of the dumps.")
-    whole = [calls for rank, calls in read.items() if rank not in damaged]
-    groups = _groups(whole)
+    undamaged = [calls for rank, calls in read.items() if rank not in damaged]
+    groups = _groups(undamaged)
     members = {rank for _, ranks in groups for rank in ranks}
     return Evidence(
-        ranks=tuple(_rank(calls) for calls in whole),
+        ranks=tuple(_rank(calls) for calls in undamaged),
         groups=groups,
         silent=tuple(sorted((members | empty) - set(read) - damaged)),
         damaged=tuple(sorted(damaged)),
