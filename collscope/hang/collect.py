@@ -29,7 +29,7 @@ def evidence_of(paths: list[str]) -> Evidence:
     read: dict[int, RecordedCalls] = {}
     damaged: set[int] = set()
     kinds = set()
-    others: list[tuple[int, str, bool]] = []  # (rank, path, whether it holds anything)
+    unread: list[tuple[int, str, bool]] = []  # (rank, path, whether it holds anything)
     sources: list[str] = []
     timed_out: list[bool] = []
     for path in expand_files(paths):
@@ -40,7 +40,7 @@ def evidence_of(paths: list[str]) -> Evidence:
         module = next((m for m in (flight_pickle, flight_recorder) if m.sniff(head)), None)
         if module is None:
             if rank is not None:
-                others.append((rank, path, bool(data)))
+                unread.append((rank, path, bool(data)))
             continue
         calls = module.parse(data, path)
         if calls.rank is None:
@@ -53,9 +53,11 @@ def evidence_of(paths: list[str]) -> Evidence:
             damaged.add(calls.rank)
         read[calls.rank] = calls
         timed_out += _timed_out(calls, path)
-    ours = [(r, holds) for r, path, holds in others if r not in read and _kind(path) in kinds]
-    damaged |= {rank for rank, holds in ours if holds}
-    empty = {rank for rank, holds in ours if not holds}
+    dumps_unread = [
+        (r, holds) for r, path, holds in unread if r not in read and _kind(path) in kinds
+    ]
+    damaged |= {rank for rank, holds in dumps_unread if holds}
+    empty = {rank for rank, holds in dumps_unread if not holds}
     if not read:
         raise InputError(f"{paths[0]}: no flight recorder dump. Name the folder of the dumps.")
     undamaged = [calls for rank, calls in read.items() if rank not in damaged]

@@ -52,11 +52,11 @@ def judge(evidence: Evidence) -> Verdict:
     found = _walk(evidence, known, open_calls)
     involved = set(found.never_called) | set(open_calls)
     if found.different or found.never_called or _circle(found.held_up):
-        verdict = _by_pattern(known, open_calls, _near(evidence, found, involved))
+        verdict = _judged_by_pattern(known, open_calls, _near(evidence, found, involved))
         if verdict is not None:
             return verdict
     if found.different:
-        return _by_majority(evidence, known, open_calls, found)
+        return _judged_by_majority(evidence, known, open_calls, found)
     # A rank whose recording is damaged may be the one that the silent ones wait for.
     silent = {} if found.unknown else found.silent
     for ranks, what, certainty, reason in (
@@ -160,7 +160,7 @@ def _near(evidence: Evidence, found: _Findings, involved: set[int]) -> set[int]:
     return (members or set(found.held_up)) & involved
 
 
-def _by_pattern(
+def _judged_by_pattern(
     known: dict[int, RankEvidence],
     open_calls: dict[int, Call],
     involved: set[int],
@@ -179,7 +179,7 @@ def _by_pattern(
     return _decided(known, open_calls, [rank], left.what, left.call, ("likely", (reason,)))
 
 
-def _by_majority(
+def _judged_by_majority(
     evidence: Evidence,
     known: dict[int, RankEvidence],
     open_calls: dict[int, Call],
@@ -195,10 +195,15 @@ def _by_majority(
     }
     ((common, times),) = Counter(marks.values()).most_common(1)
     if 2 * times > len(marks) and times > 1:
-        others = [rank for rank, mark in marks.items() if mark != common]
+        minority = [rank for rank, mark in marks.items() if mark != common]
         reason = f"{times} of {len(marks)} members call something else."
         return _decided(
-            known, open_calls, others, ("different_call",), calls[others[0]], ("proven", (reason,))
+            known,
+            open_calls,
+            minority,
+            ("different_call",),
+            calls[minority[0]],
+            ("proven", (reason,)),
         )
     reason = f"The members of group {group} differ in call {call.seq}, and no majority decides."
     return _undecided(evidence, open_calls, sorted(marks), reason)

@@ -146,9 +146,9 @@ def test_a_damaged_dump_names_nobody(tmp_path: Path) -> None:
     for rank in range(4):
         write(tmp_path, rank, loop(rank), 24 if rank == 1 else 21)
     path = tmp_path / "dump_1"
-    whole = path.read_bytes()
-    for end in range(1, len(whole) - 1, 97):
-        path.write_bytes(whole[:end])
+    undamaged = path.read_bytes()
+    for end in range(1, len(undamaged) - 1, 97):
+        path.write_bytes(undamaged[:end])
         assert who(verdict(tmp_path)) == []
 
 
