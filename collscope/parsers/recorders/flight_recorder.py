@@ -362,8 +362,9 @@ def _frames(frames: object) -> tuple[str, ...]:
     for item in sequence(frames)[:_MOST_FRAMES]:
         frame = mapping(item)
         name, file = text(frame.get("name")), text(frame.get("filename"))
-        if name is not None and file is not None:
-            found.append(f"{name} {file}:{whole(frame.get('line'))}")
+        line = frame.get("line")
+        if name is not None and file is not None and isinstance(line, int):
+            found.append(f"{name} {file}:{line}")
     return tuple(found)
 
 
