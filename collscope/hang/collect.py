@@ -6,19 +6,19 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collscope.errors import InputError
+from collscope.errors import InputError, UnreadableError
 from collscope.hang.records import Call, Evidence, RankEvidence
 from collscope.ingest.files import open_input
 from collscope.ingest.paths import expand_files
 from collscope.model import Severity
+from collscope.model.trace import RecordedCalls
+from collscope.parsers.hints import Hints
 from collscope.parsers.recorders import flight_pickle, flight_recorder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from collscope.model.trace import RecordedCall, RecordedCalls
-
-_HEAD_BYTES = 1 << 16
+    from collscope.model.trace import RecordedCall
 
 
 def evidence_of(paths: list[str]) -> Evidence:
@@ -33,16 +33,11 @@ def evidence_of(paths: list[str]) -> Evidence:
     sources: list[str] = []
     timed_out: list[bool] = []
     for path in expand_files(paths):
-        with open_input(path) as file:
-            data = file.whole()
-        rank = flight_recorder.rank_of(path)
-        head = data[:_HEAD_BYTES]
-        module = next((m for m in (flight_pickle, flight_recorder) if m.sniff(head)), None)
-        if module is None:
-            if rank is not None:
-                unread.append((rank, path, bool(data)))
+        calls, holds = _dump(path)
+        if calls is None:
+            if (rank := flight_recorder.rank_of(path)) is not None:
+                unread.append((rank, path, holds))
             continue
-        calls = module.parse(data, path)
         if calls.rank is None:
             continue
         sources.append(path)
@@ -96,6 +91,20 @@ def _timed_out(calls: RecordedCalls, path: str) -> list[bool]:
         and call.start_ns is not None
         and call.start_ns <= written_ns
     ]
+
+
+def _dump(path: str) -> tuple[RecordedCalls | None, bool]:
+    """A file's recording, None of another file, and whether it holds anything."""
+    try:
+        with open_input(path) as file:
+            head = file.head()
+            for module in (flight_pickle, flight_recorder):
+                if module.sniff(head):
+                    records = module.READER.read(file, Hints())
+                    return (records if isinstance(records, RecordedCalls) else None), True
+            return None, bool(head)
+    except UnreadableError:
+        return None, True
 
 
 def _groups(dumps: Iterable[RecordedCalls]) -> tuple[tuple[str, tuple[int, ...]], ...]:
