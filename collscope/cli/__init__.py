@@ -40,6 +40,11 @@ COMMANDS = (
         "What collectives cost a run, and what better ones would gain.",
     ),
     Deferred(
+        "hang",
+        "hang:hang",
+        "Which rank holds up a job that hangs.",
+    ),
+    Deferred(
         "compare",
         "judge:compare",
         "Compare labels or traced runs: speed-ups, crossovers.",

@@ -110,6 +110,8 @@ class RecordedCall(msgspec.Struct, frozen=True):
     in_place: bool | None = None
     timing_source: str | None = None  # kernel_gpu, kernel_cpu, collective_cpu (Inspector)
     together: int | None = None  # equal for calls of a rank and group launched as one; None: untold
+    frames: tuple[str, ...] = ()  # where the host made a call that is open, the innermost first
+    timeout_ns: int | None = None  # after which the recorder's watchdog ends the job
 
 
 class GroupStatus(msgspec.Struct, frozen=True, array_like=True):

@@ -70,6 +70,7 @@ _STATUS_TEXT = (
 )
 _AGAIN_TEXT = "The dump stands in the file again, equal in every field: it was counted once."
 _TYPES = ("input_dtypes", "output_dtypes")
+_MOST_FRAMES = 16  # of a call: the innermost show where it stands
 _MOST_RANKS = 1 << 24  # of all groups together, and characters that list them
 
 
@@ -380,6 +381,8 @@ class _Entries:
             group_rank=members.index(self._rank) if self._rank in members else None,
             # A batch_isend_irecv has one number, a Send or Recv by itself has its own.
             together=number_in_group if one_sided and not self._one_counter else None,
+            frames=() if text(entry.get("state")) == "completed" else _frames(entry.get("frames")),
+            timeout_ns=_ns((number(entry.get("timeout_ms")) or 0) * 1e6) or None,
         )
 
     def _collective(self, entry: Mapping[object, object]) -> TraceCollective:
@@ -434,6 +437,17 @@ class _Entries:
             self._elements[id(shapes)] = _elements(shapes)
         found = self._elements[id(shapes)]
         return None if found is None else min(found * factor, LIMIT - 1)
+
+
+def _frames(frames: object) -> tuple[str, ...]:
+    found = []
+    for item in sequence(frames)[:_MOST_FRAMES]:
+        frame = mapping(item)
+        name, file = text(frame.get("name")), text(frame.get("filename"))
+        line = frame.get("line")
+        if name is not None and file is not None and isinstance(line, int):
+            found.append(f"{name} {file}:{line}")
+    return tuple(found)
 
 
 def _ns(value: float) -> int | None:

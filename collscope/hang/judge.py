@@ -1,0 +1,285 @@
+"""One verdict from the evidence of all ranks: a pure function.
+
+Each rank waits in the first call, in its own order over all groups, that did not complete. A
+member of that call that did not make it, and waits in none itself, holds the others up. One that
+waits in another call is held up itself, and is followed there. No clock is compared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from collscope.hang.pattern import pattern_of
+from collscope.hang.records import Verdict, Waiting, Who
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from collscope.hang.records import Call, Evidence, RankEvidence
+
+# No rank has ended one of these before all members have begun it.
+_TOGETHER = {"AllReduce", "AllGather", "ReduceScatter", "AllToAll", "Barrier"}
+# Of these all members hand in equally many elements; of others each its own share.
+_EQUAL_COUNTS = {"AllReduce", "Broadcast", "Reduce", "AllGather", "ReduceScatter"}
+
+
+class _Findings:
+    """What the walk over the calls in which ranks wait finds."""
+
+    def __init__(self) -> None:
+        self.never_called: dict[int, Call] = {}  # (rank, the call that it owes)
+        self.on_gpu: dict[int, Call] = {}
+        self.silent: dict[int, Call] = {}
+        self.unknown: set[int] = set()
+        self.different: dict[tuple[str, int], Call] = {}
+        self.held_up: dict[int, set[int]] = defaultdict(set)  # rank: those that it waits for
+
+
+def judge(evidence: Evidence) -> Verdict:
+    """Who holds up the job, by all that is known of its ranks."""
+    known = {rank.rank: rank for rank in evidence.ranks}
+    open_calls = {
+        rank: call for rank, of in known.items() if (call := _first_open(of.calls)) is not None
+    }
+    reason = None
+    if not open_calls:
+        reason = "No rank has a call that did not complete."
+    elif evidence.timed_out is False:
+        reason = "No call was older than its timeout when the dumps were written: the job may run."
+    if reason is not None:
+        return _undecided(evidence, open_calls, (), reason)
+    found = _walk(evidence, known, open_calls)
+    involved = set(found.never_called) | set(open_calls)
+    if found.different or found.never_called or _circle(found.held_up):
+        verdict = _judged_by_pattern(known, open_calls, _near(evidence, found, involved))
+        if verdict is not None:
+            return verdict
+    if found.different:
+        return _judged_by_majority(evidence, known, open_calls, found)
+    # A rank whose recording is damaged may be the one that the silent ones wait for; of several
+    # ranks without a recording some may have lost it, and only wait.
+    silent = {} if found.unknown or len(found.silent) > 1 else found.silent
+    for ranks, what, certainty, reason in (
+        (found.never_called, "host_never_called", "certain", "made all its calls before this one"),
+        (found.on_gpu, "gpu_not_finished", "certain", "has it open, and its peers completed it"),
+        (silent, "silent", "likely", "wrote no recording, and others wait for it"),
+    ):
+        if ranks:
+            call = min(ranks.values(), key=lambda c: (c.group, c.seq))
+            reasons = tuple(f"Rank {rank} {reason}." for rank in sorted(ranks)[:3])
+            return _decided(known, open_calls, ranks, (what,), call, (certainty, reasons))
+    return _undecided_among(evidence, open_calls, found)
+
+
+def _undecided_among(evidence: Evidence, open_calls: dict[int, Call], found: _Findings) -> Verdict:
+    """No rank stands out: those that may be the one."""
+    if found.unknown:
+        reason = f"The recordings of {_ranks(found.unknown)} are damaged: they prove nothing."
+    elif found.silent:
+        reason = f"Several wrote no recording, and others wait for them: {_ranks(found.silent)}."
+        return _undecided(evidence, open_calls, sorted(found.silent), reason)
+    else:
+        reason = "All members whose calls are known made the same calls."
+    return _undecided(evidence, open_calls, sorted(open_calls), reason)
+
+
+def _first_open(calls: Iterable[Call]) -> Call | None:
+    return next((call for call in calls if not call.completed), None)
+
+
+def _walk(
+    evidence: Evidence, known: dict[int, RankEvidence], open_calls: dict[int, Call]
+) -> _Findings:
+    groups = dict(evidence.groups)
+    made = {r: {(c.group, c.seq): c for c in of.calls} for r, of in known.items()}
+    reached = {r: dict(of.reached) for r, of in known.items()}
+    for rank, calls in made.items():
+        for group, seq in calls:
+            reached[rank][group] = max(reached[rank].get(group, 0), seq)
+    found = _Findings()
+    for rank, call in open_calls.items():
+        for member in groups.get(call.group, ()):
+            if member in evidence.damaged:
+                found.unknown.add(member)
+            elif member not in known:
+                found.silent.setdefault(member, call)
+            elif (other := made[member].get((call.group, call.seq))) is not None:
+                _compare(found, (rank, call), (member, other), open_calls)
+            elif reached[member].get(call.group, 0) >= call.seq:
+                _finished(found, rank, call)  # the ring buffer holds it no more
+            elif member in open_calls:
+                found.held_up[rank].add(member)
+            else:
+                found.never_called.setdefault(member, call)
+    return found
+
+
+def _compare(
+    found: _Findings,
+    waiting: tuple[int, Call],
+    member: tuple[int, Call],
+    open_calls: dict[int, Call],
+) -> None:
+    (rank, call), (peer, other) = waiting, member
+    if _differs(call, other):
+        found.different[call.group, call.seq] = call
+    elif other.completed:
+        _finished(found, rank, call)
+    elif open_calls[peer] is not other:
+        found.held_up[rank].add(peer)
+
+
+def _finished(found: _Findings, rank: int, call: Call) -> None:
+    if call.op in _TOGETHER:
+        found.on_gpu.setdefault(rank, call)
+
+
+def _differs(one: Call, other: Call) -> bool:
+    return one.op != other.op or (
+        one.op in _EQUAL_COUNTS and (one.count, one.datatype) != (other.count, other.datatype)
+    )
+
+
+def _circle(held_up: dict[int, set[int]]) -> bool:
+    """Whether ranks wait for each other in different calls."""
+    done: set[int] = set()
+    for start in list(held_up):
+        path = [(start, iter(held_up.get(start, ())))]
+        on_path = {start}
+        while path:
+            rank, rest = path[-1]
+            following = next((r for r in rest if r not in done), None)
+            if following is None:
+                done.add(rank)
+                on_path.discard(rank)
+                path.pop()
+            elif following in on_path:
+                return True
+            else:
+                on_path.add(following)
+                path.append((following, iter(held_up.get(following, ()))))
+    return False
+
+
+def _near(evidence: Evidence, found: _Findings, involved: set[int]) -> set[int]:
+    """Ranks that can be at the root: members of the calls that differ or are owed, and circles."""
+    groups = dict(evidence.groups)
+    calls = [*found.different.values(), *found.never_called.values()]
+    members = {rank for call in calls for rank in groups.get(call.group, ())}
+    return (members or set(found.held_up)) & involved
+
+
+def _judged_by_pattern(
+    known: dict[int, RankEvidence],
+    open_calls: dict[int, Call],
+    involved: set[int],
+) -> Verdict | None:
+    """The one rank that leaves the pattern which all of those involved repeated before."""
+    patterns = {rank: pattern_of(known[rank].calls) for rank in involved}
+    leaving = {
+        rank: pattern.leaving
+        for rank, pattern in patterns.items()
+        if pattern is not None and pattern.leaving is not None
+    }
+    if len(leaving) != 1 or None in patterns.values():
+        return None
+    ((rank, left),) = leaving.items()
+    reason = f"Rank {rank} leaves the pattern that it repeated; the others keep theirs."
+    return _decided(known, open_calls, [rank], left.what, left.call, ("likely", (reason,)))
+
+
+def _judged_by_majority(
+    evidence: Evidence,
+    known: dict[int, RankEvidence],
+    open_calls: dict[int, Call],
+    found: _Findings,
+) -> Verdict:
+    (group, seq), call = min(found.different.items())
+    calls = {
+        rank: c for rank, of in known.items() for c in of.calls if (c.group, c.seq) == (group, seq)
+    }
+    marks = {
+        rank: (c.op, *((c.count, c.datatype) if c.op in _EQUAL_COUNTS else ()))
+        for rank, c in calls.items()
+    }
+    ((common, times),) = Counter(marks.values()).most_common(1)
+    if 2 * times > len(marks) and times > 1:
+        minority = [rank for rank, mark in marks.items() if mark != common]
+        reason = f"{times} of {len(marks)} members call something else."
+        return _decided(
+            known,
+            open_calls,
+            minority,
+            ("different_call",),
+            calls[minority[0]],
+            ("certain", (reason,)),
+        )
+    reason = f"The members of group {group} differ in call {call.seq}, and no majority decides."
+    return _undecided(evidence, open_calls, sorted(marks), reason)
+
+
+def _waiting(open_calls: dict[int, Call], who: Iterable[int]) -> Waiting:
+    guilty = set(who)
+    groups = dict.fromkeys(call.group for r, call in open_calls.items() if r not in guilty)
+    return Waiting(len(set(open_calls) - guilty), tuple(groups))
+
+
+def _decided(
+    known: dict[int, RankEvidence],
+    open_calls: dict[int, Call],
+    ranks: Iterable[int],
+    what: tuple[str, ...],
+    call: Call,
+    reason: tuple[str, tuple[str, ...]],
+) -> Verdict:
+    who = tuple(
+        Who(rank, of.host, of.pid, of.gpu) if (of := known.get(rank)) else Who(rank)
+        for rank in sorted(ranks)
+    )
+    first = known.get(who[0].rank)
+    done = [c for c in first.calls if c.completed] if first is not None else []
+    return Verdict(
+        decided=True,
+        who=who,
+        what=what,
+        group=call.group,
+        seq=call.seq,
+        op=call.op,
+        since=call.time_ns,
+        waiting=_waiting(open_calls, (w.rank for w in who)),
+        certainty=reason[0],
+        candidates=(),
+        reasons=reason[1],
+        frames=call.frames,
+        last_completed=f"{done[-1].op} {done[-1].seq} of group {done[-1].group}" if done else None,
+    )
+
+
+def _undecided(
+    evidence: Evidence, open_calls: dict[int, Call], candidates: Iterable[int], reason: str
+) -> Verdict:
+    call = min(open_calls.values(), key=lambda c: (c.group, c.seq), default=None)
+    return Verdict(
+        decided=False,
+        who=(),
+        what=(),
+        group=call.group if call else None,
+        seq=call.seq if call else None,
+        op=call.op if call else None,
+        since=call.time_ns if call else None,
+        waiting=_waiting(open_calls, ()),
+        certainty=None,
+        candidates=tuple(candidates),
+        reasons=(
+            reason,
+            *((f"No recording: {_ranks(evidence.silent)}.",) if evidence.silent else ()),
+        ),
+        frames=call.frames if call else (),
+    )
+
+
+def _ranks(ranks: Iterable[int]) -> str:
+    listed = sorted(ranks)
+    more = f" and {len(listed) - 8} more" if len(listed) > 8 else ""
+    return f"{'rank' if len(listed) == 1 else 'ranks'} {', '.join(map(str, listed[:8]))}{more}"

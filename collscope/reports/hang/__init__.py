@@ -1,0 +1,1 @@
+"""The verdict of a hang in words."""

@@ -1,0 +1,176 @@
+"""One verdict for a hang, from the flight recorder's dumps."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from collscope.errors import InputError
+from collscope.hang.collect import evidence_of
+from collscope.hang.judge import judge
+from collscope.reports.hang.text import verdict_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from collscope.hang.records import Verdict
+
+SECOND = 10**9
+BEGIN = 1_790_000_000 * SECOND
+GROUPS = {"world": (0, 1, 2, 3), "tp": (0, 1), "tp2": (2, 3)}
+
+Step = tuple[str, str, int]  # group, operation, elements
+
+
+def turn(rank: int) -> list[Step]:
+    tp = "tp" if rank < 2 else "tp2"
+    return [(tp, "all_reduce", 64), ("world", "all_reduce", 128), (tp, "_all_gather_base", 32)]
+
+
+def loop(rank: int, turns: int = 8) -> list[Step]:
+    return turn(rank) * turns
+
+
+def write(folder: Path, rank: int, steps: Sequence[Step], done: int, late_s: int = 60) -> None:
+    """Dump of a rank that made these calls, of which so many completed."""
+    numbers: dict[str, int] = {}
+    entries: list[dict[str, Any]] = []
+    for place, (group, op, count) in enumerate(steps):
+        numbers[group] = numbers.get(group, 0) + 1
+        entries.append({
+            "record_id": place,
+            "pg_id": list(GROUPS).index(group),
+            "process_group": [group, "x"],
+            "collective_seq_id": numbers[group],
+            "p2p_seq_id": 0,
+            "op_id": numbers[group],
+            "profiling_name": f"nccl:{op}",
+            "time_created_ns": BEGIN + place * SECOND // 1000,
+            "input_sizes": [[count]],
+            "input_dtypes": ["Float"],
+            "output_sizes": [[count * (len(GROUPS[group]) if "gather" in op else 1)]],
+            "output_dtypes": ["Float"],
+            "state": "completed" if place < done else "scheduled",
+            "timeout_ms": 8000,
+            "is_p2p": False,
+            "frames": [{"name": "step", "filename": "train.py", "line": 7}],
+        })  # fmt: skip
+    config = {
+        name: {"name": name, "desc": "x", "ranks": str(list(members))}
+        for name, members in GROUPS.items()
+        if rank in members
+    }
+    path = folder / f"dump_{rank}"
+    path.write_text(json.dumps({"version": "2.10", "pg_config": config, "entries": entries}))
+    written = BEGIN // SECOND + late_s
+    os.utime(path, (written, written))
+
+
+def verdict(folder: Path) -> Verdict:
+    found = judge(evidence_of([str(folder)]))
+    assert len(verdict_text(found).splitlines()) <= 10
+    return found
+
+
+def who(found: Verdict) -> list[int]:
+    return [one.rank for one in found.who]
+
+
+def test_a_rank_that_stops_calling_is_named_and_those_behind_it_wait(tmp_path: Path) -> None:
+    # Rank 1 stops after the world's call 8; rank 0 waits for it in tp, ranks 2, 3 for rank 0.
+    write(tmp_path, 1, loop(1)[:-1], 23)
+    write(tmp_path, 0, loop(0), 23)
+    for rank in (2, 3):
+        write(tmp_path, rank, [*loop(rank), *turn(rank)], 25)
+    found = verdict(tmp_path)
+    # Rank 1 has no open call and made no call 9 of world either; rank 0 owes it too, but waits.
+    assert (who(found), found.what) == ([1], ("host_never_called",))
+    assert found.waiting.ranks == 3
+    assert found.frames == ("step train.py:7",)
+
+
+def test_a_rank_whose_gpu_does_not_end_what_its_peers_ended(tmp_path: Path) -> None:
+    for rank in range(4):
+        write(tmp_path, rank, loop(rank), 22 if rank == 2 else 24)
+    found = verdict(tmp_path)
+    assert (who(found), found.what, found.seq) == ([2], ("gpu_not_finished",), 8)
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_rank_that_wrote_nothing(tmp_path: Path, empty: bool) -> None:
+    for rank in (0, 1, 2):
+        write(tmp_path, rank, [*loop(rank), *turn(rank)], 25)
+    if empty:
+        (tmp_path / "dump_3").touch()
+    found = verdict(tmp_path)
+    assert (who(found), found.what) == ([3], ("silent",))
+
+
+@pytest.mark.parametrize(
+    ("last", "what"),
+    [
+        ([("tp", "all_reduce", 999), *turn(1)[1:]], "different_call"),
+        ([("tp", "_all_gather_base", 64), *turn(1)[1:]], "different_call"),
+        ([turn(1)[1], turn(1)[0], turn(1)[2]], "different_order"),
+        ([turn(1)[2], *turn(1)], "extra_call"),
+        ([*turn(1)[1:], *turn(1)], "host_never_called"),
+    ],
+)
+def test_the_rank_that_leaves_its_pattern(tmp_path: Path, last: list[Step], what: str) -> None:
+    for rank in (0, 2, 3):
+        write(tmp_path, rank, [*loop(rank), *turn(rank)], 24)
+    write(tmp_path, 1, [*loop(1), *last], 24)
+    found = verdict(tmp_path)
+    assert who(found) == [1]
+    assert what in found.what
+
+
+def test_no_rank_is_named_without_a_pattern(tmp_path: Path) -> None:
+    write(tmp_path, 0, [("tp", "all_reduce", 64)], 0)
+    write(tmp_path, 1, [("tp", "all_reduce", 65)], 0)
+    found = verdict(tmp_path)
+    assert (found.decided, found.candidates) == (False, (0, 1))
+
+
+def test_dumps_of_a_job_that_runs_name_nobody(tmp_path: Path) -> None:
+    for rank in range(4):
+        write(tmp_path, rank, loop(rank), 22 if rank == 2 else 24, late_s=1)
+    assert who(verdict(tmp_path)) == []
+
+
+def test_a_damaged_dump_names_nobody(tmp_path: Path) -> None:
+    for rank in range(4):
+        write(tmp_path, rank, loop(rank), 24 if rank == 1 else 21)
+    path = tmp_path / "dump_1"
+    undamaged = path.read_bytes()
+    for end in range(1, len(undamaged) - 1, 97):
+        path.write_bytes(undamaged[:end])
+        assert who(verdict(tmp_path)) == []
+
+
+def test_a_folder_without_dumps(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("pass\n")
+    with pytest.raises(InputError, match="no flight recorder dump"):
+        evidence_of([str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("case", "what"),
+    [
+        ("hang-hostsleep", "host_never_called"),
+        ("hang-size", "different_call"),
+        ("hang-exit", "silent"),
+    ],
+)
+def test_the_recorded_hangs(corpus: Path, case: str, what: str) -> None:
+    found = verdict(corpus.parent / "recordings" / "h200x2-causes" / case / "fr")
+    assert (who(found), found.what, found.op, found.seq) == ([1], (what,), "AllReduce", 42)
+
+
+def test_the_injected_hang_of_sixteen_ranks(corpus: Path) -> None:
+    folder = corpus / "wild-2026-11" / "fr-culprit-not-named" / "lock_gil_1st"
+    assert who(verdict(folder)) == [9, 14]
