@@ -58,7 +58,9 @@ def recorded_groups(recordings: Iterable[RecordedCalls]) -> list[GroupCalls]:
                 by_rank[c.group, c.group_ranks, call.group_rank].append(call)
         for (name, ranks, _), calls in by_rank.items():
             groups[name, ranks].append(Member(recording, calls))
-    ordered = sorted(groups.items(), key=lambda item: (-(_size(item[1]) or _least(item[1])), item[0][0]))
+    ordered = sorted(
+        groups.items(), key=lambda item: (-(_size(item[1]) or _least(item[1])), item[0][0])
+    )
     found = [_recorded(name, ranks, members) for (name, ranks), members in ordered]
     return [group for group in found if group.group.classes]
 
