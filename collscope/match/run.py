@@ -22,7 +22,7 @@ from collscope.match.communicators import (
     world_ranks,
 )
 from collscope.match.executions import JoinedKernels, join_kernels
-from collscope.match.handles import rows_by
+from collscope.match.handles import RANKS_DIFFER, agree_by_comm_id, rows_by
 from collscope.match.observations import POINTERS_ONLY, Ints, Observations
 from collscope.match.op_counts import ONE_LAUNCH, lacking_launches
 from collscope.match.order import launch_order
@@ -67,6 +67,10 @@ class Matched(msgspec.Struct):
     diagnostics: list[Diagnostic] = msgspec.field(default_factory=list)
 
 
+_RANKS_TEXT = (
+    "ranks that give a commId another number of ranks than the others: a commId is random, so that"
+    " they are of one communicator, with as many ranks as most of them give"
+)
 _LACKING_TEXT = (
     "by opCount, which counts the launches of a communicator, at least so many calls were made that"
     " no log has: their lines were lost"
@@ -111,11 +115,15 @@ class _Matching:
             replace(s, last_line=int(lines[r[-1]])) if len(r) else s
             for s, r in zip(observed.handles, rows, strict=True)
         ]
+        handles, differing = agree_by_comm_id(handles)
         self.observed = observed = replace(observed, handles=handles)
         self.processes = processes
         self.digests = [zlib.crc32(sig[r].tobytes()) for r in self.coll_rows]
         comms = join_communicators(handles, processes, self.digests)
         self.matched = Matched(comms, world_ranks(handles, comms))
+        if differing:
+            note = Diagnostic(Severity.DATA_LOSS, RANKS_DIFFER, _RANKS_TEXT, count=differing)
+            self.matched.diagnostics.append(note)
         excess = claimed_twice(handles, processes)
         if excess:
             own = handles[excess[0]]
