@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -25,6 +25,7 @@ _PROCESSES = Path("/proc/self/ns/pid")  # names the space that process numbers a
 
 _inputs: set[str] = set()  # files that this command reads, by their real paths
 _stores: set[str] = set()  # its stores
+_sources: set[str] = set()  # files that its stores name as their sources
 _outputs: dict[str, str] = {}  # the option that names an output, by its real path
 
 
@@ -32,6 +33,7 @@ def begin_command() -> None:
     """Forget the inputs of an earlier command of this process."""
     _inputs.clear()
     _stores.clear()
+    _sources.clear()
     _outputs.clear()
 
 
@@ -43,6 +45,11 @@ def note_input(path: str) -> None:
 def note_store(path: Path) -> None:
     """A store that is used, whether or not it is there yet."""
     _stores.add(os.path.realpath(path))
+
+
+def note_sources(paths: Iterable[str]) -> None:
+    """Files that a store was made of: it can be made again only while they are there."""
+    _sources.update(paths)
 
 
 def require_store(path: Path) -> None:
@@ -63,8 +70,8 @@ def require_output(path: Path, option: str = "") -> None:
     """Refuse a file that an output must not replace, under whatever name or link.
 
     option  that names the file
-    raises  InputError for a store or another SQLite file, what SQLite keeps beside one, an input or
-            a program of this command, and the output of another option
+    raises  InputError for a store or another SQLite file, what SQLite keeps beside one, a source of
+            the store, an input or a program of this command, and the output of another option
     """
     target = os.path.realpath(path)
     why = None
@@ -73,6 +80,8 @@ def require_output(path: Path, option: str = "") -> None:
         why = "a store or a part of one"
     elif any(_same(target, name) for name in _inputs):
         why = "an input of this command"
+    elif Path(target).exists() and any(_same(target, name) for name in _sources):
+        why = "a source of the store"
     elif option and _outputs.setdefault(target, option) != option:
         why = f"the output of {_outputs[target]}"
     elif _head(target).startswith((_SQLITE, *_OF_SQLITE)) or any(

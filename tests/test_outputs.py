@@ -97,6 +97,31 @@ def test_no_output_replaces_an_input(tmp_path: Path) -> None:
     assert collscope("roofline", "--list", "-o", alias).code == 0
 
 
+@pytest.mark.parametrize("command", _WRITERS, ids=" ".join)
+@pytest.mark.parametrize("kind", ["absolute", "relative", "linked", "hard"])
+def test_no_output_replaces_a_source_of_the_store(
+    tmp_path: Path, command: tuple[str, ...], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = {"--plot": ".png", "perfetto": ".json"}
+    log = tmp_path / ("rank0" + next((end[word] for word in command if word in end), ".log"))
+    shutil.copy(ROOT / "samples/nccl/ddp/rank0.log", log)
+    before = log.read_bytes()
+    monkeypatch.chdir(tmp_path)
+    given = Path(log.name) if kind == "relative" else log
+    assert collscope("ingest", "log", given, "--db", tmp_path / "a.db").code == 0
+    name = given
+    if kind in ("linked", "hard"):
+        name = tmp_path / f"alias{log.suffix}"
+        (name.symlink_to if kind == "linked" else name.hardlink_to)(log)
+    words: list[str | Path] = [*command, name.absolute() if kind == "relative" else name]
+    words += ["--db", tmp_path / "a.db"]
+    if command[0] == "record":
+        words += ["--", "true"]
+    done = collscope(*words)
+    assert log.read_bytes() == before, done.out + done.err
+    assert done.code in (2, 3), done.out + done.err  # 2: no name of a page
+
+
 def test_what_killed_commands_left_is_removed(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys\nfrom pathlib import Path\n"

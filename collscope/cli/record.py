@@ -55,9 +55,9 @@ def record(
     for word in command:
         if Path(word).is_file():
             note_input(word)  # the job's program and what it is given
-    if html is not None:
-        require_output(html)  # once more, now that the job is known, and before it runs
     held = _held(db, run)
+    if html is not None:  # once more, before the job runs, now that it and the store are known
+        require_output(html)
     chosen = new_folder(folder)
     recorded = run_recorded(command, chosen, RecordOptions(kernel_trace, inspector))
     if not recorded.files:

@@ -6,8 +6,8 @@ A *handle* is one life of such a pointer: the lines between one initialisation a
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from collscope.model.comm_handle import CommHandle
 from collscope.model.scanned_log import LogCalls, LogComms
 
 Ints = npt.NDArray[Any]
+RANKS_DIFFER = "contradicting_fields"  # the diagnostic of numbers of ranks that contradict
 
 
 def begun(handle: CommHandle) -> bool:
@@ -29,8 +30,11 @@ def begun(handle: CommHandle) -> bool:
 
 def resolve_handles(
     comms: LogComms, coll: LogCalls, records: Iterable[LogRecord]
-) -> tuple[list[CommHandle], Ints]:
+) -> tuple[list[CommHandle], Ints, int]:
     """Handles of one source, and for every row of `coll` the index of its handle, shape (rows,).
+
+    Where the INIT lines of a handle give another number of ranks than its calls, that of the two is
+    taken which a line of one node confirms, else none; the third value counts such handles.
 
     comms    the scanner's communicator pointers
     coll     the scanner's rows of calls, in line order
@@ -55,8 +59,66 @@ def resolve_handles(
             intern(process, ptr, epoch, -1, 0)
     of_row, pairs = _handle_of_rows(comms, coll, epochs, intern)
     _learn_from_comms(handles, pairs, comms)
-    _learn_topology(handles, [r for r in records if isinstance(r, CommTopology)])
-    return _number_generations(handles), of_row
+    topologies = [r for r in records if isinstance(r, CommTopology)]
+    alone = _learn_topology(handles, topologies)
+    differing = _agree_on_ranks(handles, _ranks_of_calls(pairs, comms, coll), alone)
+    return _number_generations(handles), of_row, differing
+
+
+def _ranks_of_calls(
+    pairs: Sequence[tuple[int, int]], comms: LogComms, coll: LogCalls
+) -> dict[int, int]:
+    """Number of ranks that most calls of a handle give."""
+    rows = np.bincount(coll.comm, minlength=len(comms.ptr)).tolist()
+    told: dict[int, Counter[int]] = defaultdict(Counter)
+    for handle, comm in pairs:
+        if (nranks := int(comms.nranks[comm])) > 0:
+            told[handle][nranks] += rows[comm]
+    return {handle: found.most_common(1)[0][0] for handle, found in told.items()}
+
+
+def _agree_on_ranks(
+    handles: list[CommHandle], of_calls: Mapping[int, int], alone: Mapping[int, int]
+) -> int:
+    """Take the number of ranks that two signs agree on; returns where INIT and calls do not.
+
+    alone  number of local ranks of handles whose communicator is on one node: all of its ranks
+    """
+    differing = 0
+    for handle, nranks in of_calls.items():
+        own = handles[handle]
+        if own.nranks in (None, nranks):
+            continue
+        differing += 1
+        local = alone.get(handle)
+        agreed = local if local in (own.nranks, nranks) else None
+        handles[handle] = replace(own, nranks=agreed)
+    return differing
+
+
+def agree_by_comm_id(handles: Sequence[CommHandle]) -> tuple[list[CommHandle], int]:
+    """Handles of which those of one commId have one number of ranks; how many gave another.
+
+    A commId is random, so that it is of one communicator: the number that most give is taken, and
+    none where two are as frequent. Where a rank is there with both numbers, a commId is no sign.
+    """
+    own: dict[int, list[int]] = defaultdict(list)
+    for i, handle in enumerate(handles):
+        if handle.comm_hash is not None:
+            own[handle.comm_hash].append(i)
+    found, differing = list(handles), 0
+    for members in own.values():
+        known = Counter(n for i in members if (n := handles[i].nranks) is not None)
+        sizes = {handles[i].nranks for i in members}
+        ranks = {(handles[i].nranks, handles[i].rank) for i in members}
+        if len(sizes) < 2 or not known or len({rank for _, rank in ranks}) < len(ranks):
+            continue
+        (most, times), *others = known.most_common(2)
+        agreed = most if not others or others[0][1] < times else None
+        differing += sum(handles[i].nranks not in (None, agreed) for i in members)
+        for i in members:
+            found[i] = replace(handles[i], nranks=agreed)
+    return found, differing
 
 
 def rows_by(keys: Ints, n: int) -> tuple[Ints, Ints]:
@@ -150,7 +212,9 @@ def _learn_from_comms(
         )
 
 
-def _learn_topology(handles: list[CommHandle], topologies: list[CommTopology]) -> None:
+def _learn_topology(handles: list[CommHandle], topologies: list[CommTopology]) -> dict[int, int]:
+    """Fill the number of nodes; returns the number of local ranks of handles on one node."""
+    alone: dict[int, int] = {}
     by_pointer: dict[tuple[int, int], list[int]] = defaultdict(list)
     for i, handle in enumerate(handles):
         by_pointer[handle.process, handle.comm_ptr].append(i)
@@ -160,6 +224,9 @@ def _learn_topology(handles: list[CommHandle], topologies: list[CommTopology]) -
         if before:
             last = max(before, key=lambda i: handles[i].first_line)
             handles[last] = replace(handles[last], nnodes=topology.nnodes)
+            if topology.nnodes == 1:
+                alone[last] = topology.local_ranks
+    return alone
 
 
 def _number_generations(handles: list[CommHandle]) -> list[CommHandle]:

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import asdict
 
 from collscope.match.copies import without_repeats
-from collscope.match.handles import resolve_handles
+from collscope.match.handles import RANKS_DIFFER, resolve_handles
 from collscope.match.kernels import lines_once, pair_kernels
 from collscope.match.observations import (
     COLUMNS,
@@ -30,6 +30,10 @@ _AGAIN_TEXT = (
     "lines that stand in the log twice (kernels of one time of the GPU's clock, calls of one"
     " opCount): counted once"
 )
+_RANKS_TEXT = (
+    "communicators whose INIT lines give another number of ranks than the lines of their calls: that"
+    " which the ranks of the one node confirm was taken, else none"
+)
 _CALL_TRACE = 1  # value of the scanner's `source` column
 
 
@@ -47,7 +51,7 @@ def observe(scan: LogScan, records: Sequence[LogRecord]) -> Observed:
     records  of the scan's messages
     """
     coll = scan.coll
-    handles, of_row = resolve_handles(scan.comms, coll, records)
+    handles, of_row, differing = resolve_handles(scan.comms, coll, records)
     signatures, sig_map = _signatures(scan)
     given = asdict(coll) | {
         "handle": of_row,
@@ -61,6 +65,9 @@ def observe(scan: LogScan, records: Sequence[LogRecord]) -> Observed:
     trace, stamped = lines_once(scan.kernel)
     kernels, found = pair_kernels(trace, scan.kernel_names)
     found += _counted(doubled, alone, signatures, columns)
+    if differing:
+        note = Diagnostic(Severity.DATA_LOSS, RANKS_DIFFER, _RANKS_TEXT, count=differing)
+        found.append(note)
     if impossible:
         text = "calls with a count that no memory could hold: not counted as calls"
         found.append(Diagnostic(Severity.DATA_LOSS, "impossible_count", text, count=impossible))

@@ -25,6 +25,7 @@ def agree_on_ranks(
 
     Groups of one name are several where no rank is in two of them, as those of a device mesh.
     """
+    recordings = _completed(recordings)
     listed = [_ranks_of(recording) for recording in recordings]
     names: dict[str, dict[int, _Ranks]] = defaultdict(dict)
     for recording, own in zip(recordings, listed, strict=True):
@@ -43,6 +44,29 @@ def agree_on_ranks(
         changed += bool(new)
         kept.append(_with(recording, new) if new else recording)
     return kept, [Diagnostic(Severity.DATA_LOSS, "group_ranks_differ", _TEXT, count=changed)]
+
+
+def _completed(recordings: Sequence[RecordedCalls]) -> list[RecordedCalls]:
+    """Recordings that do not tell a group's ranks, with those that the others tell.
+
+    Of several groups of the name that is the one that the recording's rank is in.
+    """
+    told: dict[str, set[_Ranks]] = defaultdict(set)
+    for recording in recordings:
+        for name, ranks in _ranks_of(recording).items():
+            told[name].add(ranks)
+    found = []
+    for recording in recordings:
+        what = {id(c.collective): c.collective for c in recording.calls}.values()
+        unknown = {c.group for c in what if c.group_ranks is None and c.group_size is None}
+        own = {
+            name: [ranks for ranks in told[name] if recording.rank in ranks]
+            for name in unknown
+            if name in told
+        }
+        new = {name: ranks[0] for name, ranks in own.items() if len(ranks) == 1}
+        found.append(_with(recording, new) if new else recording)
+    return found
 
 
 def _ranks_of(recording: RecordedCalls) -> dict[str, _Ranks]:

@@ -58,17 +58,21 @@ def recorded_groups(recordings: Iterable[RecordedCalls]) -> list[GroupCalls]:
                 by_rank[c.group, c.group_ranks, call.group_rank].append(call)
         for (name, ranks, _), calls in by_rank.items():
             groups[name, ranks].append(Member(recording, calls))
-    ordered = sorted(groups.items(), key=lambda item: (-_size(item[1]), item[0][0]))
+    ordered = sorted(
+        groups.items(), key=lambda item: (-(_size(item[1]) or _least(item[1])), item[0][0])
+    )
     found = [_recorded(name, ranks, members) for (name, ranks), members in ordered]
     return [group for group in found if group.group.classes]
 
 
-def _size(members: Sequence[Member]) -> int:
-    """Ranks of a group; as many as there must be where that is not told."""
+def _size(members: Sequence[Member]) -> int | None:
+    """Ranks of a group; None where no recording tells them: those that recorded may be a part."""
     entry = members[0].calls[0].collective
-    told = entry.group_size or len(entry.group_ranks or ())
-    if told:
-        return told
+    return entry.group_size or len(entry.group_ranks or ()) or None
+
+
+def _least(members: Sequence[Member]) -> int:
+    """Ranks that a group must have: those that recorded, or that a call names."""
     numbers = {n for m in members for c in m.calls for n in (c.group_rank, c.collective.peer)}
     sensible = [n for n in numbers if n is not None and n < MAX_RANKS]
     return max(len(members), 1 + max(sensible, default=0))
@@ -97,7 +101,7 @@ def _recorded(name: str, ranks: _Ranks, members: Sequence[Member]) -> GroupCalls
     return GroupCalls(extra, np.empty(0, dtype=np.int64), times)
 
 
-def _in_order(members: Sequence[Member], size: int) -> list[_Entry]:
+def _in_order(members: Sequence[Member], size: int | None) -> list[_Entry]:
     """Calls of a group: collectives by number, each pattern of transfers behind the collective
     that its first rank called before it."""
     at: dict[_Place, list[RecordedCall]] = defaultdict(list)
@@ -114,15 +118,15 @@ def _in_order(members: Sequence[Member], size: int) -> list[_Entry]:
         list(accumulate(sequence, lambda k, p: k if p is None else order[p], initial=-1))
         for sequence in sequences
     ]
-    for pattern in recorded_patterns(members, size):
+    for pattern in recorded_patterns(members, size or _least(members)):
         key = (behind[pattern.member][pattern.number], pattern.number, pattern.member)
         entries.append((key, _transfers(pattern)))
     return [entry for _, entry in sorted(entries, key=lambda item: item[0])]
 
 
-def _collective(calls: Sequence[RecordedCall], size: int) -> _Entry:
+def _collective(calls: Sequence[RecordedCall], size: int | None) -> _Entry:
     start = min((c.start_ns for c in calls if c.start_ns is not None), default=0)
-    return _Entry(_class_of(calls, size), min(len(calls), size), start)
+    return _Entry(_class_of(calls, size), min(len(calls), size or len(calls)), start)
 
 
 def _transfers(pattern: RecordedPattern) -> _Entry:
@@ -171,7 +175,7 @@ def _world(member: Member, ranks: _Ranks) -> int | None:
     return ranks[place] if ranks and place is not None and place < len(ranks) else place
 
 
-def _class_of(calls: Sequence[RecordedCall], size: int) -> CallClass:
+def _class_of(calls: Sequence[RecordedCall], size: int | None) -> CallClass:
     """Class of a call, from what most ranks recorded of it."""
     entry, _ = Counter(c.collective for c in calls).most_common(1)[0]
     counts = {n for c in calls for n in (c.collective.in_count, c.collective.out_count)}

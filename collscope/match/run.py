@@ -22,8 +22,9 @@ from collscope.match.communicators import (
     world_ranks,
 )
 from collscope.match.executions import JoinedKernels, join_kernels
-from collscope.match.handles import rows_by
+from collscope.match.handles import RANKS_DIFFER, agree_by_comm_id, rows_by
 from collscope.match.observations import POINTERS_ONLY, Ints, Observations
+from collscope.match.op_counts import ONE_LAUNCH, lacking_launches
 from collscope.match.order import launch_order
 from collscope.model import CollectiveClass, Diagnostic, Place, Severity, redop_of, size_bytes
 from collscope.model.comm_handle import Process
@@ -66,6 +67,15 @@ class Matched(msgspec.Struct):
     diagnostics: list[Diagnostic] = msgspec.field(default_factory=list)
 
 
+_RANKS_TEXT = (
+    "ranks that give a commId another number of ranks than the others: a commId is random, so that"
+    " they are of one communicator, with as many ranks as most of them give"
+)
+_LACKING_TEXT = (
+    "by opCount, which counts the launches of a communicator, at least so many calls were made that"
+    " no log has: their lines were lost"
+)
+_MOST_LACKING = 2**40  # of a damaged opCount; sums of a run stay whole numbers of SQLite
 CALL_COLUMNS = ("comm", "seq", "class", "group", "setting", "op_count", "ranks_seen")
 
 
@@ -90,6 +100,8 @@ class _Matching:
         sig = observed.columns["sig"]
         halves = np.array([s.op.point_to_point for s in observed.signatures], dtype=bool)
         self.is_half = halves[sig] if len(halves) else np.zeros(0, bool)
+        alone = np.array([s.op in ONE_LAUNCH for s in observed.signatures], dtype=bool)
+        self.one_launch = alone[sig] if len(alone) else np.zeros(0, bool)
         order, bounds = rows_by(observed.columns["handle"], len(observed.handles))
         rows = [order[a:b] for a, b in pairwise(bounds)]
         if self.is_half.any():
@@ -97,16 +109,21 @@ class _Matching:
             self.half_rows = [r[self.is_half[r]] for r in rows]
         else:
             self.coll_rows, self.half_rows = rows, [r[:0] for r in rows]
+        self.rows = rows
         lines = observed.columns["line"]
         handles = [
             replace(s, last_line=int(lines[r[-1]])) if len(r) else s
             for s, r in zip(observed.handles, rows, strict=True)
         ]
+        handles, differing = agree_by_comm_id(handles)
         self.observed = observed = replace(observed, handles=handles)
         self.processes = processes
         self.digests = [zlib.crc32(sig[r].tobytes()) for r in self.coll_rows]
         comms = join_communicators(handles, processes, self.digests)
         self.matched = Matched(comms, world_ranks(handles, comms))
+        if differing:
+            note = Diagnostic(Severity.DATA_LOSS, RANKS_DIFFER, _RANKS_TEXT, count=differing)
+            self.matched.diagnostics.append(note)
         excess = claimed_twice(handles, processes)
         if excess:
             own = handles[excess[0]]
@@ -137,6 +154,13 @@ class _Matching:
     def match_communicator(self, c: int) -> None:
         """Add the calls of communicator `c`."""
         comm = self.matched.comms[c]
+        counts = self.observed.columns["op_count"]
+        logged = [own for h in comm.members.values() if len(own := self.rows[h])]
+        lacking = lacking_launches([(counts[own], self.one_launch[own]) for own in logged])
+        if lacking:
+            number = min(lacking, _MOST_LACKING)
+            note = Diagnostic(Severity.DATA_LOSS, "numbers_missing", _LACKING_TEXT, count=number)
+            self.matched.diagnostics.append(note)
         aligned = align_calls(comm, self.coll_rows, self.observed)
         rows, differing = join_disagreements(aligned, self.observed.columns["op_count"])
         collectives = self._collectives(comm, aligned.ranks, rows)

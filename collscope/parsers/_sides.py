@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 CONTRADICT_TEXT = (
     "Fields of a call contradict each other (what it puts in and what it gets out, its group's size"
-    " and ranks, a kernel and the call that launched it): what they disagree in is not known."
+    " and ranks, its size, time and bandwidth, a kernel and the call that launched it): what they"
+    " disagree in is not known."
 )
 CODE = "contradicting_fields"
 _COMPARED = (Extent.COUNT, Extent.PARTS)

@@ -20,6 +20,7 @@ from collscope.store.connection import open_store
 DEFAULT_LABEL = "replay"
 COLLSCOPE, RCCL_REPLAYER = "collscope", "rccl_replayer"  # layouts of the CSV
 _ROUNDS = 3  # of variants, where the command line says nothing
+_OWN = b"# collscope-replay:"  # how a CSV of ours begins
 
 
 class Method(msgspec.Struct, frozen=True):
@@ -60,6 +61,17 @@ def check_target(target: Target) -> None:
         _check_csv(target.csv, target.db)
     if target.db.exists():
         open_store(target.db).close()
+        if target.csv is not None and not _of_replay(target.csv):
+            require_output(target.csv, "--csv")  # once more, now that the store's sources are known
+
+
+def _of_replay(csv: Path) -> bool:
+    """Whether a file is of an earlier replay, whose place the next one takes."""
+    try:
+        with csv.open("rb") as file:
+            return file.read(len(_OWN)) == _OWN
+    except OSError:
+        return False
 
 
 def _check_csv(csv: Path, db: Path) -> None:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import collscope._logscan as native
 from collscope.errors import InputError
 from collscope.model import Severity
-from collscope.outputs import note_store, require_store
+from collscope.outputs import note_sources, note_store, require_store
 from collscope.units import count
 from collscope.writing import one_line
 
@@ -80,10 +80,16 @@ def _opened(path: Path) -> sqlite3.Connection:
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
             _migrate(connection, path)
+            _note_sources(connection)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _note_sources(connection: sqlite3.Connection) -> None:
+    """Let no output of this command take the place of a file that the store was made of."""
+    note_sources(path for (path,) in connection.execute("SELECT DISTINCT path FROM _source"))
 
 
 def _file(path: Path) -> tuple[int, int] | None:
@@ -207,6 +213,7 @@ def open_readonly(path: Path) -> sqlite3.Connection:
                 open_store(path).close()  # which brings it to this release's schema
                 return open_readonly(path)
             connection.execute("SELECT COUNT(*) FROM sources").fetchone()
+            _note_sources(connection)
     except BaseException:
         connection.close()
         raise

@@ -64,7 +64,9 @@ class Communicators:
         self._splits: dict[int, int] = {}
         self._known: dict[tuple[object, ...], TraceCollective] = {}
         self._seq: dict[int, int] = {}
+        self._ranks: dict[int, int] = {}  # number of them that a communicator was made with
         self._depth = self._launch = 0
+        self.contradicting = 0  # calls that give their communicator another number of ranks
 
     def group_start(self) -> None:
         """ncclGroupStart: the calls up to the end of the outermost group are launched as one."""
@@ -75,9 +77,14 @@ class Communicators:
         """ncclGroupEnd; one too many, as damaged files have it, is passed over."""
         self._depth = max(self._depth - 1, 0)
 
-    def start(self, pointer: int, unique_id: int) -> None:
-        """A communicator was made; its unique id is the hash that INIT lines print."""
+    def start(self, pointer: int, unique_id: int, ranks: int | None = None) -> None:
+        """A communicator was made; its unique id is the hash that INIT lines print.
+
+        ranks  it has; None where that is not told
+        """
         self.end(pointer)
+        if ranks is not None and ranks > 0:
+            self._ranks[pointer] = ranks
         self._names[pointer] = f"0x{unique_id:x}"
 
     def split(self, parent: int, color: int, pointer: int, low: int = 0) -> None:
@@ -118,10 +125,15 @@ class Communicators:
         self._names.pop(pointer, None)
         self._splits.pop(pointer, None)
         self._seq.pop(pointer, None)
+        self._ranks.pop(pointer, None)
 
     def call(self, raw: RawCall) -> RecordedCall:
         """The record of a call; calls of one communicator are numbered in their order."""
         group = self.name(raw.comm)
+        rank = raw.rank if 0 <= raw.rank < max(raw.nranks, 1) else None
+        if raw.nranks > 0 and self._ranks.get(raw.comm, raw.nranks) != raw.nranks:
+            self.contradicting += 1
+            raw = msgspec.structs.replace(raw, nranks=0)
         self._launch += self._depth == 0
         seq = None
         if not raw.op.point_to_point and raw.captured != 1:
@@ -132,7 +144,7 @@ class Communicators:
             seq=seq,
             start_ns=_ns(raw.time_ms),
             state="captured" if raw.captured == 1 else None,
-            group_rank=raw.rank if 0 <= raw.rank < max(raw.nranks, 1) else None,
+            group_rank=rank,
             in_place=_in_place(raw),
             together=self._launch,
         )

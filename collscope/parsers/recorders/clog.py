@@ -116,7 +116,7 @@ class _Reader:
         elif signature := _SIGNATURE.fullmatch(line):
             self._sign(signature[1], signature[2], number)
         elif new := _NEW.fullmatch(line):
-            self._communicator(new[1], int(new[2]), int(new[3]))
+            self._communicator(new, number)
         elif split := _SPLIT.fullmatch(line):
             self._split(split)
         elif version := _VERSION.fullmatch(line):
@@ -128,7 +128,12 @@ class _Reader:
         else:
             self.notes.add(Severity.DATA_LOSS, "torn_record", _TORN_TEXT, number, line)
 
-    def _communicator(self, name: str, rank: int, size: int) -> None:
+    def _communicator(self, new: re.Match[str], number: int) -> None:
+        name, size = new[1], int(new[3])
+        rank: int | None = int(new[2])
+        if rank is not None and rank >= size:
+            self.notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, number, new[0])
+            rank = None
         self._sizes[name] = size
         # The largest is taken for all ranks of the job.
         if size > (self._world or 0):

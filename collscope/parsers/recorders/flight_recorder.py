@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -35,7 +35,7 @@ from collscope.parsers.recorders._values import (
 from collscope.parsers.traces.kineto_names import parse_collective, parse_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from collscope.model import Datatype
 
@@ -110,24 +110,29 @@ def from_dump(dump: object, name: str, dialect: str, notes: Notes) -> RecordedCa
     rank = rank_of(name)
     # One object in many places is one entry: only a hostile pickle does that.
     entries = list({id(e): mapping(e) for e in sequence(fields.get("entries"))}.values())
-    # A process numbers its entries from 0, over all groups; a number stands once in its buffer.
-    entries = once(entries, lambda entry: whole(entry.get("record_id")), notes)
+    numbered = once([_numbered(entry) for entry in entries], lambda n: n.key, notes)
+    entries = [n.entry for n in numbered]
     # torchcomms counts the calls of all groups, from 0, once; PyTorch those of each, from 1.
-    one_counter = bool(entries) and all(
-        whole(e.get("collective_seq_id")) == whole(e.get("op_id")) == whole(e.get("record_id"))
-        and not whole(e.get("p2p_seq_id"))
-        for e in entries
+    one_counter = bool(numbered) and all(
+        n.collective == n.op == n.record and not n.transfer for n in numbered
     )
-    whole_buffer = bool(entries) and whole(entries[0].get("record_id")) == 0
+    whole_buffer = bool(numbered) and numbered[0].record == 0
     if one_counter and not whole_buffer:
         notes.add(Severity.NOTICE, "numbers_of_process", _NUMBERS_TEXT, 1)
-    status = _agreed(_status(fields.get("pg_status"), entries), entries, notes)
-    missing = _lacking(entries, status)
+    status = _agreed(_status(fields.get("pg_status"), numbered), numbered, notes)
+    missing = _lacking(numbered, status, one_counter=one_counter)
     if any(text(entry.get("state")) == "completed" for entry in entries):
         note_missing(notes, missing)
     else:  # _dump_nccl_trace(onlyActive=True) leaves the completed ones out
         notes.add(Severity.NOTICE, "only_active", _ACTIVE_TEXT, 1, count=missing)
-    reader = _Entries(groups, rank, notes, one_counter=one_counter, whole_buffer=whole_buffer)
+    # Where only the operations are numbered, they number the collectives, but for those that are
+    # made together.
+    by_op = not any(n.collective or n.transfer for n in numbered)
+    alone = {(n.group, n.op) for n in numbered}
+    counter = "op_id" if by_op and len(alone) == len(numbered) else "collective_seq_id"
+    reader = _Entries(
+        groups, rank, notes, counter, one_counter=one_counter, whole_buffer=whole_buffer
+    )
     read = []
     for place, entry in enumerate(entries, start=1):
         if text(entry.get("profiling_name")) is None:
@@ -170,22 +175,66 @@ def _note_second(source: str, first: tuple[object, int], notes: Notes) -> None:
         place = len(source) - len(rest) + second[1]
 
 
-def _lacking(entries: Sequence[Mapping[object, object]], status: Sequence[GroupStatus]) -> int:
+class _Numbered(NamedTuple):
+    """An entry and all the numbers that it has; None where one is absent or cannot be read."""
+
+    entry: Mapping[object, object]
+    group: str | None
+    record: int | None  # of the entry in its process, from 0
+    collective: int | None  # of the collective in its group, from 1; a coalesced group has one
+    transfer: int | None  # of the Send or Recv, or of its batch, in its group, from 1
+    op: int | None  # of the operation in its group, from 1
+
+    @property
+    def key(self) -> Hashable | None:
+        """Equal for entries that cannot be two: a number stands once in the buffer.
+
+        An entry that was copied under a new record_id has its operation's number and time still.
+        The entry that ends a coalesced group has the number of the group's last call, and another
+        name.
+        """
+        created = self.entry.get("time_created_ns")
+        if self.op is None or type(created) is not int:
+            return self.record
+        return self.group, self.op, created, text(self.entry.get("profiling_name"))
+
+
+def _numbered(entry: Mapping[object, object]) -> _Numbered:
+    read = entry.get
+    return _Numbered(
+        entry,
+        _group(entry),
+        whole(read("record_id")),
+        whole(read("collective_seq_id")),
+        whole(read("p2p_seq_id")),
+        whole(read("op_id")),
+    )
+
+
+def _lacking(
+    entries: Sequence[_Numbered], status: Sequence[GroupStatus], *, one_counter: bool
+) -> int:
     """Entries that the process made between the first and the last of the dump, and lacks.
 
+    The numbers of an entry repeat each other, so that the largest of their gaps counts. A process
+    numbers its entries over all groups, each process group its collectives and its operations.
+    Entries of transfers hold the number of the last collective, too, and some versions raise it for
+    a batch of them (startCoalescing of ProcessGroupNCCL.cpp).
     A group's last call is enqueued after its entry was made, so that the dump has an entry with the
     number of the last one enqueued, or a later one (workEnqueue of ProcessGroupNCCL.cpp).
     """
-    numbers = [n for e in entries if (n := whole(e.get("record_id"))) is not None]
-    # An entry whose number cannot be read may be any of those that lack.
-    missing = max(lacking(numbers) - (len(entries) - len(numbers)), 0)
-    if not numbers:
-        missing = sum(map(lacking, _numbers_in_groups(entries).values()))
-    last: dict[str | None, int] = {}
-    for entry in entries:
-        for counter in ("collective_seq_id", "p2p_seq_id"):
-            number_ = whole(entry.get(counter)) or 0
-            last[_group(entry)] = max(last.get(_group(entry), 0), number_)
+    missing = _gaps([n.record for n in entries])
+    groups: dict[str | None, list[_Numbered]] = defaultdict(list)
+    for n in entries:
+        groups[n.group].append(n)
+    if not one_counter:
+        collectives = sum(_gaps([n.collective or None for n in own]) for own in groups.values())
+        operations = sum(_gaps([n.op or None for n in own]) for own in groups.values())
+        missing = max(missing, collectives, operations)
+    last = {
+        group: max(max(n.collective or 0, n.transfer or 0) for n in own)
+        for group, own in groups.items()
+    }
     behind = (
         s.last_enqueued - last[s.group]
         for s in status
@@ -194,38 +243,32 @@ def _lacking(entries: Sequence[Mapping[object, object]], status: Sequence[GroupS
     return missing + sum(max(n, 0) for n in behind)
 
 
-def _numbers_in_groups(entries: Sequence[Mapping[object, object]]) -> dict[str | None, list[int]]:
-    """Numbers of collectives by group; each process group counts its own by one.
-
-    Entries of transfers hold the number, too, and some versions raise it for a batch of them
-    (startCoalescing of ProcessGroupNCCL.cpp).
-    """
-    numbers: dict[str | None, list[int]] = defaultdict(list)
-    for entry in entries:
-        if number_ := whole(entry.get("collective_seq_id")):
-            numbers[_group(entry)].append(number_)
-    return numbers
+def _gaps(numbers: Sequence[int | None]) -> int:
+    """Numbers that lack; an entry whose number cannot be read may be any of those."""
+    known = [n for n in numbers if n is not None]
+    return max(lacking(known) - (len(numbers) - len(known)), 0)
 
 
 def _agreed(
-    status: Sequence[GroupStatus], entries: Sequence[Mapping[object, object]], notes: Notes
+    status: Sequence[GroupStatus], entries: Sequence[_Numbered], notes: Notes
 ) -> tuple[GroupStatus, ...]:
     """Status of groups without those that their entries contradict.
 
     A call is enqueued before it can be completed. Only that decides: the watchdog raises the other
     two counters some time after the fact, and in a group with transfers all three may be of theirs.
     """
-    last = max((whole(e.get("collective_seq_id")) or 0 for e in entries), default=0)
+    last = max((n.collective or 0 for n in entries), default=0)
     if all(s.last_enqueued is None or s.last_enqueued >= last for s in status):
         return tuple(status)
-    sided = {_group(e) for e in entries if e.get("is_p2p") is True or whole(e.get("p2p_seq_id"))}
-    done = _numbers_in_groups([e for e in entries if text(e.get("state")) == "completed"])
+    sided = {n.group for n in entries if n.entry.get("is_p2p") is True or n.transfer}
+    done: dict[str | None, int] = {}
+    for n in entries:
+        if n.collective and text(n.entry.get("state")) == "completed":
+            done[n.group] = max(done.get(n.group, 0), n.collective)
     kept = tuple(
         s
         for s in status
-        if s.group in sided
-        or s.last_enqueued is None
-        or max(done.get(s.group, ()), default=0) <= s.last_enqueued
+        if s.group in sided or s.last_enqueued is None or done.get(s.group, 0) <= s.last_enqueued
     )
     code = "contradicting_status"
     notes.add(Severity.DATA_LOSS, code, _STATUS_TEXT, 1, count=len(status) - len(kept))
@@ -274,10 +317,10 @@ def _groups(config: object) -> dict[str, tuple[int, ...]]:
     return groups
 
 
-def _status(status: object, entries: Sequence[Mapping[object, object]]) -> tuple[GroupStatus, ...]:
+def _status(status: object, entries: Sequence[_Numbered]) -> tuple[GroupStatus, ...]:
     # "pg_status": {"5": {"last_enqueued_collective": 39416, …}}: keys are pg_id, not names.
     # The JSON form quotes the numbers; -1 says that none was.
-    names = {whole(entry.get("pg_id")): _group(entry) for entry in entries}
+    names = {whole(n.entry.get("pg_id")): n.group for n in entries}
     found = []
     for key, value in mapping(status).items():
         counters = mapping(value)
@@ -349,6 +392,7 @@ class _Entries:
         groups: Mapping[str, tuple[int, ...]],
         rank: int | None,
         notes: Notes,
+        counter: str,
         *,
         one_counter: bool,
         whole_buffer: bool,
@@ -356,6 +400,7 @@ class _Entries:
         self._groups = groups
         self._rank = rank
         self._notes = notes
+        self._counter = counter  # the field that numbers collectives in their group
         self._one_counter = one_counter
         self._numbered = not (one_counter and whole_buffer)  # else the order in a group numbers it
         self._elements: dict[int, int | None] = {}
@@ -365,7 +410,7 @@ class _Entries:
         """Call of one entry, which stands at a place in the dump."""
         collective = self._agreed(entry, self._collective(entry), place)
         one_sided = collective.op.point_to_point or entry.get("is_p2p") is True
-        counter = "p2p_seq_id" if one_sided and not self._one_counter else "collective_seq_id"
+        counter = "p2p_seq_id" if one_sided and not self._one_counter else self._counter
         number_in_group = whole(entry.get(counter)) if self._numbered else None
         started = whole(entry.get("time_discovered_started_ns")) or None
         duration_ms = number(entry.get("duration_ms"))

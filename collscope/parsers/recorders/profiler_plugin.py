@@ -15,6 +15,7 @@ import msgspec
 from collscope.model import Op, Severity, parse_datatype, parse_op
 from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
+from collscope.parsers._sides import CODE, CONTRADICT_TEXT
 from collscope.parsers.reader import recorder_reader
 from collscope.parsers.recorders._numbering import (
     lacking_calls,
@@ -43,6 +44,7 @@ _BARE = re.compile(r"(:\s*)(nccl\w+|0x[0-9a-fA-F]+|\(nil\))(?=\s*[,}])")
 _CALLS = ("COLL", "P2P")
 # Events of a group of calls stand between its "b" and its "e"; API v5 on has both.
 _GROUPS = ("GROUP", "GROUP_API")
+_APIS = ("COLL_API", "P2P_API")
 _LIMIT = 2**63
 _NO_NAME = "Events without an operation or communicator were skipped."
 
@@ -87,6 +89,8 @@ class _Reader:
         self._pid: int | None = None
         self._group: tuple[object, ...] | None = None  # that is open
         self._groups = 0
+        # Calls of the API that a thread has open: operation and bytes of its tensor.
+        self._api: dict[tuple[object, ...], tuple[str | None, int | None]] = {}
         self._begun: set[str] = set()  # lines of beginnings, which a thread numbers and stamps
 
     def read(self, line: int, source: str) -> None:
@@ -101,7 +105,7 @@ class _Reader:
             return
         event = mapping(found[0])
         category, phase = text(event.get("cat")), text(event.get("ph"))
-        if category not in (*_CALLS, *_GROUPS):
+        if category not in (*_CALLS, *_GROUPS, *_APIS):
             return
         self._pid = self._pid or whole(event.get("pid"))
         # Each thread counts its own events, and begins to write when its communicator ends.
@@ -111,7 +115,13 @@ class _Reader:
                 note_again(self.notes, line=line)
                 return
             self._begun.add(source)
-        if category in _GROUPS:
+        if category in _APIS:
+            if phase == "b":
+                args = mapping(event.get("args"))
+                self._api[key] = text(event.get("name")), _bytes(args, "count", "datatype")
+            else:
+                self._api.pop(key, None)
+        elif category in _GROUPS:
             self._in_group(key, phase)
         elif phase == "b":
             self._begin(line, key, event, mapping(event.get("args")))
@@ -171,6 +181,9 @@ class _Reader:
         name_of_type, op = text(args.get("Datatype")), parse_op(name)
         # The count of the API: of a ReduceScatter what each rank gets, of the others what it puts.
         count, gets = whole(args.get("Count")), op in (Op.REDUCE_SCATTER, Op.RECV)
+        if self._contradicts(key, name, _bytes(args, "Count", "Datatype")):
+            self.notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, line)
+            count = name_of_type = None
         call = _Open(
             TraceCollective(
                 op=op,
@@ -190,6 +203,26 @@ class _Reader:
         )
         self._calls.append(call)
         self._open[key] = call
+
+    def _contradicts(self, key: tuple[object, ...], name: str, size: int | None) -> bool:
+        """Whether a call has other bytes than the call of the API that it stands in.
+
+        The library counts some operations in bytes, whatever the type that the API was given.
+        """
+        thread = key[1:3]
+        around = [own for api, own in self._api.items() if api[1:3] == thread and own[0] == name]
+        return (
+            bool(around)
+            and size is not None
+            and {own[1] for own in around}.isdisjoint((size, None))
+        )
+
+
+def _bytes(args: Mapping[object, object], count: str, datatype: str) -> int | None:
+    """Bytes of so many elements of a type; None where one of them is not known."""
+    elements, name = whole(args.get(count)), text(args.get(datatype))
+    width = None if name is None else parse_datatype(name).itemsize
+    return None if elements is None or width is None else elements * width
 
 
 def _ns(time_us: object) -> int | None:

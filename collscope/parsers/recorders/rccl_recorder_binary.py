@@ -15,6 +15,7 @@ import msgspec
 from collscope.model import Severity
 from collscope.model.trace import RecordedCall, RecordedCalls
 from collscope.parsers._notes import Notes
+from collscope.parsers._sides import CODE, CONTRADICT_TEXT
 from collscope.parsers.reader import recorder_reader
 from collscope.parsers.recorders._numbering import note_again
 from collscope.parsers.recorders._rccl_calls import OPS, Communicators, RawCall, process_of
@@ -119,6 +120,8 @@ def parse(data: bytes, name: str) -> RecordedCalls:
         for record, tail in _records(data, layout, notes):
             pid = record.pid
             _read(record, tail, communicators, calls)
+    count = communicators.contradicting
+    notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, 1, count=count)
     if not calls:
         notes.add(Severity.NOTICE, "no_calls", "The recording holds no collectives.", 1)
     return RecordedCalls(
@@ -264,7 +267,7 @@ def _read(
     elif record.name in ("GroupEnd", "GroupSimulatedEnd"):
         communicators.group_end()
     elif record.name == "CommInitDev":
-        communicators.start(record.comm, record.comm_id)
+        communicators.start(record.comm, record.comm_id, record.nranks)
     elif record.name == "CommSplit":
         # commId holds the parent's pointer, nRanks the colour, globalRank the key.
         communicators.split(record.comm_id, record.nranks, record.comm)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from collscope.model import Op, Severity
 from collscope.model.trace import RecordedCall, RecordedCalls
 from collscope.parsers._notes import Notes
+from collscope.parsers._sides import CODE, CONTRADICT_TEXT
 from collscope.parsers.reader import recorder_reader
 from collscope.parsers.recorders._numbering import note_again
 from collscope.parsers.recorders._rccl_calls import OPS, Communicators, RawCall, process_of
@@ -59,6 +60,7 @@ def parse(data: bytes, name: str) -> RecordedCalls:
     reader = _Reader(f"{host}.{pid}")
     for line_number, line in enumerate(data.decode("utf-8", errors="replace").split("\n"), start=1):
         reader.read(line_number, line[:_LONGEST])
+    reader.note_contradictions()
     if not reader.calls:
         message = "The recording holds no collectives."
         reader.notes.add(Severity.NOTICE, "no_calls", message, 1)
@@ -81,6 +83,11 @@ class _Reader:
         self.host: str | None = None
         self._communicators = Communicators(process)
         self._seen: set[str] = set()
+
+    def note_contradictions(self) -> None:
+        """Count calls whose number of ranks is not that of their communicator."""
+        count = self._communicators.contradicting
+        self.notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, 1, count=count)
 
     def read(self, line_number: int, line: str) -> None:
         """Take one line."""
@@ -160,7 +167,7 @@ class _Reader:
         if comm is None:
             return
         if name == "CommInitDev" and (unique := _whole(fields, "uniqueID")) is not None:
-            self._communicators.start(comm, unique % 2**64)
+            self._communicators.start(comm, unique % 2**64, _whole(fields, "size"))
         elif name == "CommSplit":
             # The arguments are shifted in recorder.cc: "comm" is the parent, "color" the lower
             # half of the new communicator's address, "key" the colour, "newcomm" the key.
