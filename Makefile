@@ -24,6 +24,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(abspath $(VENV))/bin
 STAMP := $(VENV)/.collscope-installed
+CXX_SOURCES := $(shell git ls-files '*.cpp' '*.h' 2>/dev/null)
 NATIVE := CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.h')
 SANITIZED := build/sanitized
 FUZZ_ITERATIONS ?= 10000
@@ -78,6 +79,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python scripts/style.py
+	$(BIN)/clang-format --dry-run -Werror $(CXX_SOURCES)
 
 types: $(STAMP)
 	$(BIN)/mypy --strict collscope

@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
     }
     const auto start = std::chrono::steady_clock::now();
     const int file = open(argv[1], O_RDONLY);
-    struct stat status{};
+    struct stat status {};
     if (file < 0 || fstat(file, &status) != 0) {
         std::fprintf(stderr, "%s: cannot be read. Give the path of a log.\n", argv[1]);
         return 3;

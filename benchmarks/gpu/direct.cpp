@@ -50,7 +50,8 @@ int main(int argc, char** argv) {
         MPI_Barrier(MPI_COMM_WORLD);
         cudaEventRecord(start, stream);
         for (int i = 0; i < batch; ++i) {
-            check(ncclAllReduce(data, data, size / 2, ncclBfloat16, ncclSum, comm, stream) == ncclSuccess,
+            check(ncclAllReduce(data, data, size / 2, ncclBfloat16, ncclSum, comm, stream) ==
+                      ncclSuccess,
                   "ncclAllReduce");
         }
         cudaEventRecord(stop, stream);

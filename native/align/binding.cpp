@@ -34,7 +34,8 @@ nb::tuple merge_arrays(const Numbers& chain, const Numbers& node, std::int32_t n
     align::MergedOrder merged;
     {
         const nb::gil_scoped_release release;
-        merged = align::merge_order({chain.data(), chain.size()}, {node.data(), node.size()}, nodes);
+        merged =
+            align::merge_order({chain.data(), chain.size()}, {node.data(), node.size()}, nodes);
     }
     return nb::make_tuple(owned_array(std::move(merged.order)), merged.contradictions);
 }

@@ -2,8 +2,9 @@
 // COLLSCOPE_FUZZ_MAIN a program of its own that mutates seed files: fuzz ITERATIONS SEED_NUMBER
 // FILE...
 //
-// Properties: nothing is undefined on any numbers; partners are equal and rise, also where the exact
-// search gives way; an order has every node once, and agrees with each chain where none contradicts.
+// Properties: nothing is undefined on any numbers; partners are equal and rise, also where the
+// exact search gives way; an order has every node once, and agrees with each chain where none
+// contradicts.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

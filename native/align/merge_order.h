@@ -16,7 +16,8 @@ struct MergedOrder {
 // Order of the nodes 0..nodes-1 in which the nodes of every chain rise by their first occurrence
 // in it; where no chain decides, smaller nodes first. Where the chains contradict each other the
 // link that closes the circle is left out. `chain` (from 0) and `node` have a row per occurrence;
-// rows with a negative chain or node, or a node that is none, are passed over. Linear in rows + nodes.
+// rows with a negative chain or node, or a node that is none, are passed over. Linear in rows +
+// nodes.
 MergedOrder merge_order(std::span<const std::int32_t> chain, std::span<const std::int32_t> node,
                         std::int32_t nodes);
 

@@ -66,7 +66,7 @@ nb::dict table(Table& rows) {
 
 nb::dict signatures(const std::vector<Signature>& rows) {
     nb::dict out;
-    Signature::columns([&]<class T>(const char* name, T Signature::* field) {
+    Signature::columns([&]<class T>(const char* name, T Signature::*field) {
         Column<T> column;
         for (const Signature& row : rows) {
             column.push(row.*field);

@@ -84,7 +84,7 @@ struct CollLine : CollTail {
 struct IntKey {
     std::string_view text;
     coll_key::Bit bit;
-    std::int32_t CollLine::* value;
+    std::int32_t CollLine::*value;
 };
 inline constexpr std::array int_keys = {
     IntKey{"task ", coll_key::TASK, &CollLine::task},

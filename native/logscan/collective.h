@@ -52,8 +52,8 @@ public:
                 std::vector<std::uint32_t>& rows);
 
 private:
-    // An operation is in place when the buffers are the same, or when one rank's block lies inside the
-    // larger buffer at rank * count * size.
+    // An operation is in place when the buffers are the same, or when one rank's block lies inside
+    // the larger buffer at rank * count * size.
     enum class Layout : std::uint8_t { same, send_inside, recv_inside, unknown };
     struct CommKey {
         std::uint64_t process;

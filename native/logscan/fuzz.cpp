@@ -95,7 +95,26 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
 
 #ifdef COLLSCOPE_FUZZ_MAIN
 int main(int argc, char** argv) {
-    const fuzz::Tricks tricks = {std::string_view("\0", 1), "\r", "\x1b[32m", "\xff\xfe", "NCCL INFO ", " [0] NCCL INFO ", "(nil)", "99999999999999999999", "0x", "-", ":", "[nranks=", "\n", "18446744073709551615", "## [", " NCCL CALL nccl", "[FATAL ERROR]", " Bytes -> ", "NCCL WARN ", " -> "};
+    const fuzz::Tricks tricks = {std::string_view("\0", 1),
+                                 "\r",
+                                 "\x1b[32m",
+                                 "\xff\xfe",
+                                 "NCCL INFO ",
+                                 " [0] NCCL INFO ",
+                                 "(nil)",
+                                 "99999999999999999999",
+                                 "0x",
+                                 "-",
+                                 ":",
+                                 "[nranks=",
+                                 "\n",
+                                 "18446744073709551615",
+                                 "## [",
+                                 " NCCL CALL nccl",
+                                 "[FATAL ERROR]",
+                                 " Bytes -> ",
+                                 "NCCL WARN ",
+                                 " -> "};
     return fuzz::run(argc, argv, tricks, check);
 }
 #endif

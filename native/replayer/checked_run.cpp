@@ -62,10 +62,10 @@ Status count_wrong(Session& session, const Launch& launch, std::vector<Counts>& 
         Counts& counts = by_lane[static_cast<std::size_t>(number)];
         for (std::size_t i = 0; i < lane.calls.size(); ++i) {
             const Call& call = lane.calls[i];
-            const Checked checked = check_outputs(
-                session.backend, call.local, rank_call(call, lane.parts[i]),
-                session.verify_options(call.local),
-                session.staging[static_cast<std::size_t>(call.local)]);
+            const Checked checked =
+                check_outputs(session.backend, call.local, rank_call(call, lane.parts[i]),
+                              session.verify_options(call.local),
+                              session.staging[static_cast<std::size_t>(call.local)]);
             if (!checked.status.ok()) {
                 return placed(session, call.local, checked.status);
             }

@@ -30,8 +30,7 @@ Status Control::agree(const Status& mine) const {
 }
 
 Status Control::slowest(const Status& mine, double& value) const {
-    std::array<double, 2> both = {
-        value, static_cast<double>(mine.ok() ? -processes_ : -process_)};
+    std::array<double, 2> both = {value, static_cast<double>(mine.ok() ? -processes_ : -process_)};
     MPI_Allreduce(MPI_IN_PLACE, both.data(), 2, MPI_DOUBLE, MPI_MAX, comm_);
     value = both[0];
     return text_of_first(static_cast<int>(-both[1]), mine.error);
@@ -98,7 +97,8 @@ std::vector<std::string> Control::gather_all(const std::string& text) const {
                    comm_);
     std::vector<std::string> out(n);
     for (std::size_t i = 0; i < n; ++i) {
-        out[i] = all.substr(static_cast<std::size_t>(places[i]), static_cast<std::size_t>(lengths[i]));
+        out[i] =
+            all.substr(static_cast<std::size_t>(places[i]), static_cast<std::size_t>(lengths[i]));
     }
     return out;
 }

@@ -1,7 +1,8 @@
-// What the processes tell each other: where each runs, whether a step succeeded everywhere, how long
-// the slowest took.
+// What the processes tell each other: where each runs, whether a step succeeded everywhere, how
+// long the slowest took.
 //
-// Every function is collective over all processes, and only the thread that initialised MPI calls it.
+// Every function is collective over all processes, and only the thread that initialised MPI calls
+// it.
 #pragma once
 
 #include <mpi.h>
@@ -50,7 +51,7 @@ public:
     void max_each(std::vector<double>& values) const;
     void sum_each(std::vector<unsigned long long>& values) const;
     bool any(bool mine) const;
-    std::string broadcast(std::string text) const;  // that of the writer
+    std::string broadcast(std::string text) const;                       // that of the writer
     std::vector<std::string> gather_all(const std::string& text) const;  // by process
 
 private:

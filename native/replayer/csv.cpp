@@ -83,11 +83,14 @@ std::optional<double> bus_factor(Op op, int nranks) {
     }
     const double n = nranks;
     switch (op) {
-        case Op::AllReduce: return 2 * (n - 1) / n;
+        case Op::AllReduce:
+            return 2 * (n - 1) / n;
         case Op::Broadcast:
         case Op::Reduce:
-        case Op::SendRecv: return 1;
-        default: return (n - 1) / n;
+        case Op::SendRecv:
+            return 1;
+        default:
+            return (n - 1) / n;
     }
 }
 
@@ -116,9 +119,7 @@ Status CsvWriter::write_metadata(const Metadata& metadata) {
     return file_.write(text);
 }
 
-Status CsvWriter::write(const Row& row) {
-    return file_.write(line_of(row) + '\n');
-}
+Status CsvWriter::write(const Row& row) { return file_.write(line_of(row) + '\n'); }
 
 Status CsvWriter::write_end() { return file_.write_end(); }
 

@@ -46,9 +46,9 @@ std::string header_line();
 
 // What --resume keeps of an existing file.
 struct Kept {
-    std::string error;             // it cannot be resumed
-    std::string text;              // metadata, header and the rows to keep
-    std::set<int> finished;        // classes with status ok under this label and round
+    std::string error;       // it cannot be resumed
+    std::string text;        // metadata, header and the rows to keep
+    std::set<int> finished;  // classes with status ok under this label and round
     bool sequence_finished = false;
 };
 

@@ -125,8 +125,9 @@ Status TextFile::write(const std::string& text) {
 
 Status TextFile::write_end() {
     const std::lock_guard lock(mutex_);
-    return closed_ || file_ == nullptr ? Status{}
-                                       : put(comment("end", std::to_string(rows_) + " rows") + '\n');
+    return closed_ || file_ == nullptr
+               ? Status{}
+               : put(comment("end", std::to_string(rows_) + " rows") + '\n');
 }
 
 void TextFile::write_last(const std::string& text) {

@@ -108,35 +108,59 @@ double unit_roundoff(Datatype type) {
 
 void encode(Datatype type, double value, void* out) {
     switch (type) {
-        case Datatype::Int8: return store(whole<std::int8_t>(value), out);
-        case Datatype::Uint8: return store(whole<std::uint8_t>(value), out);
-        case Datatype::Int32: return store(whole<std::int32_t>(value), out);
-        case Datatype::Uint32: return store(whole<std::uint32_t>(value), out);
-        case Datatype::Int64: return store(whole<std::int64_t>(value), out);
-        case Datatype::Uint64: return store(whole<std::uint64_t>(value), out);
-        case Datatype::Float16: return store(static_cast<std::uint16_t>(Half::from(value)), out);
-        case Datatype::Float32: return store(static_cast<float>(value), out);
-        case Datatype::Float64: return store(value, out);
-        case Datatype::Bfloat16: return store(static_cast<std::uint16_t>(Brain::from(value)), out);
-        case Datatype::Float8e4m3: return store(static_cast<std::uint8_t>(E4m3::from(value)), out);
-        case Datatype::Float8e5m2: return store(static_cast<std::uint8_t>(E5m2::from(value)), out);
+        case Datatype::Int8:
+            return store(whole<std::int8_t>(value), out);
+        case Datatype::Uint8:
+            return store(whole<std::uint8_t>(value), out);
+        case Datatype::Int32:
+            return store(whole<std::int32_t>(value), out);
+        case Datatype::Uint32:
+            return store(whole<std::uint32_t>(value), out);
+        case Datatype::Int64:
+            return store(whole<std::int64_t>(value), out);
+        case Datatype::Uint64:
+            return store(whole<std::uint64_t>(value), out);
+        case Datatype::Float16:
+            return store(static_cast<std::uint16_t>(Half::from(value)), out);
+        case Datatype::Float32:
+            return store(static_cast<float>(value), out);
+        case Datatype::Float64:
+            return store(value, out);
+        case Datatype::Bfloat16:
+            return store(static_cast<std::uint16_t>(Brain::from(value)), out);
+        case Datatype::Float8e4m3:
+            return store(static_cast<std::uint8_t>(E4m3::from(value)), out);
+        case Datatype::Float8e5m2:
+            return store(static_cast<std::uint8_t>(E5m2::from(value)), out);
     }
 }
 
 double decode(Datatype type, const void* in) {
     switch (type) {
-        case Datatype::Int8: return load<std::int8_t>(in);
-        case Datatype::Uint8: return load<std::uint8_t>(in);
-        case Datatype::Int32: return load<std::int32_t>(in);
-        case Datatype::Uint32: return load<std::uint32_t>(in);
-        case Datatype::Int64: return load<std::int64_t>(in);
-        case Datatype::Uint64: return load<std::uint64_t>(in);
-        case Datatype::Float16: return load_small<Half, std::uint16_t>(in);
-        case Datatype::Float32: return load<float>(in);
-        case Datatype::Float64: return load<double>(in);
-        case Datatype::Bfloat16: return load_small<Brain, std::uint16_t>(in);
-        case Datatype::Float8e4m3: return load_small<E4m3, std::uint8_t>(in);
-        case Datatype::Float8e5m2: return load_small<E5m2, std::uint8_t>(in);
+        case Datatype::Int8:
+            return load<std::int8_t>(in);
+        case Datatype::Uint8:
+            return load<std::uint8_t>(in);
+        case Datatype::Int32:
+            return load<std::int32_t>(in);
+        case Datatype::Uint32:
+            return load<std::uint32_t>(in);
+        case Datatype::Int64:
+            return load<std::int64_t>(in);
+        case Datatype::Uint64:
+            return load<std::uint64_t>(in);
+        case Datatype::Float16:
+            return load_small<Half, std::uint16_t>(in);
+        case Datatype::Float32:
+            return load<float>(in);
+        case Datatype::Float64:
+            return load<double>(in);
+        case Datatype::Bfloat16:
+            return load_small<Brain, std::uint16_t>(in);
+        case Datatype::Float8e4m3:
+            return load_small<E4m3, std::uint8_t>(in);
+        case Datatype::Float8e5m2:
+            return load_small<E5m2, std::uint8_t>(in);
     }
     return 0;
 }

@@ -10,8 +10,18 @@ namespace collscope {
 
 // Values of ncclDataType_t (nccl.h, rccl.h; equal on both sides).
 enum class Datatype : std::uint8_t {
-    Int8 = 0, Uint8 = 1, Int32 = 2, Uint32 = 3, Int64 = 4, Uint64 = 5,
-    Float16 = 6, Float32 = 7, Float64 = 8, Bfloat16 = 9, Float8e4m3 = 10, Float8e5m2 = 11
+    Int8 = 0,
+    Uint8 = 1,
+    Int32 = 2,
+    Uint32 = 3,
+    Int64 = 4,
+    Uint64 = 5,
+    Float16 = 6,
+    Float32 = 7,
+    Float64 = 8,
+    Bfloat16 = 9,
+    Float8e4m3 = 10,
+    Float8e5m2 = 11
 };
 
 std::size_t itemsize(Datatype type);

@@ -1,6 +1,6 @@
 // Fuzz driver of the plan and of the result file that a replay goes on with: a libFuzzer target, or
-// with COLLSCOPE_FUZZ_MAIN a program of its own that mutates seed files: fuzz ITERATIONS SEED_NUMBER
-// FILE...
+// with COLLSCOPE_FUZZ_MAIN a program of its own that mutates seed files: fuzz ITERATIONS
+// SEED_NUMBER FILE...
 //
 // Properties: nothing is undefined on any text, and no text takes memory out of proportion; a plan
 // is refused with a sentence that names its line, or each of its numbers names what is there; and
@@ -46,7 +46,8 @@ bool whole(const Class& cls, const Plan& plan) {
             }
         }
     }
-    return !cls.comms.empty() && (cls.transfers.empty() || cls.transfers.size() == cls.comms.size());
+    return !cls.comms.empty() &&
+           (cls.transfers.empty() || cls.transfers.size() == cls.comms.size());
 }
 
 bool whole(const Plan& plan) {
@@ -109,10 +110,27 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
 
 #ifdef COLLSCOPE_FUZZ_MAIN
 int main(int argc, char** argv) {
-    const fuzz::Tricks tricks = {
-        "collscope-plan 1\n", "nranks 4\n", "mode sequence\n", "comm 0 0-3\n", "0-999999,", "-",
-        ",", "=", "\n", " ", "\"", "18446744073709551616", "-1", "op=AllReduce", "shape=sendrecv",
-        "comms=0-3", "step 0:0\n", "transfers", "count=1125899906842624", "Sequence", "ok"};
+    const fuzz::Tricks tricks = {"collscope-plan 1\n",
+                                 "nranks 4\n",
+                                 "mode sequence\n",
+                                 "comm 0 0-3\n",
+                                 "0-999999,",
+                                 "-",
+                                 ",",
+                                 "=",
+                                 "\n",
+                                 " ",
+                                 "\"",
+                                 "18446744073709551616",
+                                 "-1",
+                                 "op=AllReduce",
+                                 "shape=sendrecv",
+                                 "comms=0-3",
+                                 "step 0:0\n",
+                                 "transfers",
+                                 "count=1125899906842624",
+                                 "Sequence",
+                                 "ok"};
     return fuzz::run(argc, argv, tricks, check);
 }
 #endif

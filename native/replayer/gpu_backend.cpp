@@ -23,7 +23,9 @@ using gpu::Runtime;
 // A device and this rank's communicators on it.
 struct LocalRank {
     LocalRank(const gpu::Libraries& libraries, std::size_t n_comms, int world)
-        : device(libraries.runtime), calls(libraries.collectives), world_rank(world),
+        : device(libraries.runtime),
+          calls(libraries.collectives),
+          world_rank(world),
           comms(n_comms, nullptr) {}
 
     GpuDevice device;
@@ -40,9 +42,7 @@ public:
 
     Status open(const std::vector<int>& devices, bool urgent);
 
-    std::string name() const override {
-        return std::string(libraries_.runtime.vendor->name);
-    }
+    std::string name() const override { return std::string(libraries_.runtime.vendor->name); }
     std::string library() const override { return libraries_.collectives_name(); }
     std::string library_path() const override { return libraries_.collectives.path; }
     std::string runtime() const override { return libraries_.runtime_name(); }
@@ -68,9 +68,7 @@ public:
     Status group_end() override;
     Status enqueue(int local, const Class& cls, int which, Buffers buffers) override;
 
-    Status mark_start(int local, int slot) override {
-        return rank(local).device.record(2 * slot);
-    }
+    Status mark_start(int local, int slot) override { return rank(local).device.record(2 * slot); }
     Status mark_stop(int local, int slot) override {
         return rank(local).device.record(2 * slot + 1);
     }
@@ -280,8 +278,7 @@ Status GpuBackend::library_errors(int local) {
                 continue;
             }
             const int worst = result == gpu::collective_success ? error : result;
-            Status status =
-                status_of(libraries_.collectives, worst, "ncclCommGetAsyncError", comm);
+            Status status = status_of(libraries_.collectives, worst, "ncclCommGetAsyncError", comm);
             if (!status.ok()) {
                 return status;
             }
@@ -316,8 +313,9 @@ Sight see_gpus(const GpuOptions& options, const gpu::Vendor*& vendor, std::strin
         // "NVIDIA H100 80GB HBM3 MIG 1g.10gb": an instance, which shares its GPU's address.
         const bool whole =
             device_name(libraries.runtime, device).find(" MIG ") == std::string::npos;
-        const bool told = whole && get && get(address.data(), static_cast<int>(address.size()) - 1,
-                                              device) == gpu::success;
+        const bool told =
+            whole && get &&
+            get(address.data(), static_cast<int>(address.size()) - 1, device) == gpu::success;
         out.gpus.emplace_back(told ? address.data() : "");
     }
     return out;

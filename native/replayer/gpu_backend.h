@@ -26,10 +26,10 @@ struct GpuOptions {
     bool urgent = false;           // the streams have the highest priority
 };
 
-// GPUs that the backend of `options` sees (its `devices` are not looked at), by their PCI addresses;
-// an instance of a GPU has none of its own.
-// None with a sentence in `error` when a library is missing, lacks a symbol, or sees no usable GPU.
-// `vendor` is that of the library. Needs no MPI.
+// GPUs that the backend of `options` sees (its `devices` are not looked at), by their PCI
+// addresses; an instance of a GPU has none of its own. None with a sentence in `error` when a
+// library is missing, lacks a symbol, or sees no usable GPU. `vendor` is that of the library. Needs
+// no MPI.
 Sight see_gpus(const GpuOptions& options, const gpu::Vendor*& vendor, std::string& error);
 
 // The backend of this process's local ranks with a stream and 1024 pairs of events for each; null

@@ -122,10 +122,10 @@ const GpuCalls::Exchange& GpuCalls::exchange_of(const CallTarget& target, const 
 Status GpuCalls::all_to_allv(const CallTarget& target, const Class& cls, int which,
                              Buffers buffers) {
     const Exchange& made = exchange_of(target, cls, which);
-    const int result = library_.all_to_allv(
-        buffers.send, made.send_counts.data(), made.send_offsets.data(), buffers.recv,
-        made.recv_counts.data(), made.recv_offsets.data(), static_cast<int>(cls.datatype),
-        target.comm, target.stream);
+    const int result =
+        library_.all_to_allv(buffers.send, made.send_counts.data(), made.send_offsets.data(),
+                             buffers.recv, made.recv_counts.data(), made.recv_offsets.data(),
+                             static_cast<int>(cls.datatype), target.comm, target.stream);
     return status_of(library_, result, "ncclAllToAllv", target.comm);
 }
 
@@ -142,16 +142,16 @@ Status GpuCalls::exchange(const CallTarget& target, const Class& cls, int which,
         if (!status.ok()) {
             break;
         }
-        const int result = library_.send(buffers.send + m.offset * width, m.count, type, m.peer,
-                                         comm, stream);
+        const int result =
+            library_.send(buffers.send + m.offset * width, m.count, type, m.peer, comm, stream);
         status = status_of(library_, result, "ncclSend", comm);
     }
     for (const Message& m : messages.recvs) {
         if (!status.ok()) {
             break;
         }
-        const int result = library_.recv(buffers.recv + m.offset * width, m.count, type, m.peer,
-                                         comm, stream);
+        const int result =
+            library_.recv(buffers.recv + m.offset * width, m.count, type, m.peer, comm, stream);
         status = status_of(library_, result, "ncclRecv", comm);
     }
     // The group is closed even after an error, else every later call would wait in it.

@@ -58,7 +58,8 @@ GpuChoice choose_gpus(const std::vector<Sight>& here, int mine, int per_process,
     if (fewest >= all) {
         first = mine * per_process;
     } else if (fewest < each) {
-        out.error = "a process needs " + number(each, "GPU") + " and sees " + std::to_string(fewest);
+        out.error =
+            "a process needs " + number(each, "GPU") + " and sees " + std::to_string(fewest);
     } else {
         const auto same = [&](const Sight& sight) { return sight.gpus == here.front().gpus; };
         const bool own = fewest == each;  // no more than it needs: somebody counted them out

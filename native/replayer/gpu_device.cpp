@@ -20,7 +20,7 @@ std::string device_name(const gpu::Runtime& runtime, int ordinal) {
     auto properties = std::make_unique<gpu::DeviceProperties>();
     std::memset(properties.get(), 0, sizeof *properties);
     const auto get = runtime.new_device_properties ? runtime.new_device_properties
-                                                    : runtime.get_device_properties;
+                                                   : runtime.get_device_properties;
     if (!get || get(properties.get(), ordinal) != gpu::success) {
         return {};
     }
@@ -80,8 +80,8 @@ Status GpuDevice::make_stream(bool urgent) {
     }
     int least = 0;
     int greatest = 0;
-    const Status status =
-        status_of(runtime_.stream_priority_range(&least, &greatest), "DeviceGetStreamPriorityRange");
+    const Status status = status_of(runtime_.stream_priority_range(&least, &greatest),
+                                    "DeviceGetStreamPriorityRange");
     if (!status.ok()) {
         return status;
     }
@@ -99,9 +99,7 @@ Status GpuDevice::bind() const {
     return status;
 }
 
-void GpuDevice::leave() {
-    ordinal_ = -1;
-}
+void GpuDevice::leave() { ordinal_ = -1; }
 
 Status GpuDevice::allocate(std::size_t bytes, std::byte*& out) {
     Status status = bind();
@@ -115,8 +113,8 @@ Status GpuDevice::allocate(std::size_t bytes, std::byte*& out) {
         std::size_t total = 0;
         status.error += " for " + std::to_string(bytes) + " bytes";
         if (runtime_.mem_get_info(&free, &total) == gpu::success) {
-            status.error += "; " + std::to_string(free) + " of " + std::to_string(total) +
-                            " bytes are free";
+            status.error +=
+                "; " + std::to_string(free) + " of " + std::to_string(total) + " bytes are free";
         }
         return status;
     }

@@ -193,11 +193,13 @@ Status HostBackend::enqueue(int, const Class& cls, int which, Buffers buffers) {
             const void* send = inside ? MPI_IN_PLACE : buffers.send;
             return mpi_status(mpi::allgather(send, buffers.recv, p.bytes, p.comm), "MPI_Allgather");
         }
-        case Op::ReduceScatter: return reduce_scatter(cls, p, buffers);
+        case Op::ReduceScatter:
+            return reduce_scatter(cls, p, buffers);
         case Op::AllToAll:
             return mpi_status(mpi::alltoall(buffers.send, buffers.recv, p.bytes, p.comm),
-                             "MPI_Alltoall");
-        default: return rooted(cls, p, buffers);
+                              "MPI_Alltoall");
+        default:
+            return rooted(cls, p, buffers);
     }
 }
 

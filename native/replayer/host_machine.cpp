@@ -64,7 +64,7 @@ std::size_t available_bytes() {
 }
 
 std::size_t shareable_bytes() {
-    struct statvfs found{};
+    struct statvfs found {};
     return statvfs("/dev/shm", &found) == 0 ? found.f_bavail * found.f_frsize : SIZE_MAX;
 }
 

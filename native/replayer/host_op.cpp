@@ -10,24 +10,37 @@ namespace {
 // MPI_DATATYPE_NULL: MPI has no such type, it travels as bytes.
 MPI_Datatype native_type(Datatype type) {
     switch (type) {
-        case Datatype::Int8: return MPI_INT8_T;
-        case Datatype::Uint8: return MPI_UINT8_T;
-        case Datatype::Int32: return MPI_INT32_T;
-        case Datatype::Uint32: return MPI_UINT32_T;
-        case Datatype::Int64: return MPI_INT64_T;
-        case Datatype::Uint64: return MPI_UINT64_T;
-        case Datatype::Float32: return MPI_FLOAT;
-        case Datatype::Float64: return MPI_DOUBLE;
-        default: return MPI_DATATYPE_NULL;
+        case Datatype::Int8:
+            return MPI_INT8_T;
+        case Datatype::Uint8:
+            return MPI_UINT8_T;
+        case Datatype::Int32:
+            return MPI_INT32_T;
+        case Datatype::Uint32:
+            return MPI_UINT32_T;
+        case Datatype::Int64:
+            return MPI_INT64_T;
+        case Datatype::Uint64:
+            return MPI_UINT64_T;
+        case Datatype::Float32:
+            return MPI_FLOAT;
+        case Datatype::Float64:
+            return MPI_DOUBLE;
+        default:
+            return MPI_DATATYPE_NULL;
     }
 }
 
 MPI_Op native_op(Redop redop) {
     switch (redop) {
-        case Redop::Prod: return MPI_PROD;
-        case Redop::Max: return MPI_MAX;
-        case Redop::Min: return MPI_MIN;
-        default: return MPI_SUM;
+        case Redop::Prod:
+            return MPI_PROD;
+        case Redop::Max:
+            return MPI_MAX;
+        case Redop::Min:
+            return MPI_MIN;
+        default:
+            return MPI_SUM;
     }
 }
 
@@ -40,19 +53,27 @@ void combine(void* in, void* inout, mpi::OpCount* count, MPI_Datatype*) {
 template <Datatype D>
 auto* function_of(Redop redop) {
     switch (redop) {
-        case Redop::Prod: return &combine<D, Redop::Prod>;
-        case Redop::Max: return &combine<D, Redop::Max>;
-        case Redop::Min: return &combine<D, Redop::Min>;
-        default: return &combine<D, Redop::Sum>;
+        case Redop::Prod:
+            return &combine<D, Redop::Prod>;
+        case Redop::Max:
+            return &combine<D, Redop::Max>;
+        case Redop::Min:
+            return &combine<D, Redop::Min>;
+        default:
+            return &combine<D, Redop::Sum>;
     }
 }
 
 auto* function_of(Datatype type, Redop redop) {
     switch (type) {
-        case Datatype::Float16: return function_of<Datatype::Float16>(redop);
-        case Datatype::Bfloat16: return function_of<Datatype::Bfloat16>(redop);
-        case Datatype::Float8e4m3: return function_of<Datatype::Float8e4m3>(redop);
-        default: return function_of<Datatype::Float8e5m2>(redop);
+        case Datatype::Float16:
+            return function_of<Datatype::Float16>(redop);
+        case Datatype::Bfloat16:
+            return function_of<Datatype::Bfloat16>(redop);
+        case Datatype::Float8e4m3:
+            return function_of<Datatype::Float8e4m3>(redop);
+        default:
+            return function_of<Datatype::Float8e5m2>(redop);
     }
 }
 

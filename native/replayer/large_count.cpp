@@ -32,8 +32,8 @@ int allreduce(const void* send, void* recv, std::uint64_t count, MPI_Datatype ty
     return MPI_Allreduce_c(send, recv, to_count(count), type, op, comm);
 }
 
-int reduce(const void* send, void* recv, std::uint64_t count, MPI_Datatype type, MPI_Op op, int root,
-           MPI_Comm comm) {
+int reduce(const void* send, void* recv, std::uint64_t count, MPI_Datatype type, MPI_Op op,
+           int root, MPI_Comm comm) {
     return MPI_Reduce_c(send, recv, to_count(count), type, op, root, comm);
 }
 
@@ -154,8 +154,8 @@ int allreduce(const void* send, void* recv, std::uint64_t count, MPI_Datatype ty
     });
 }
 
-int reduce(const void* send, void* recv, std::uint64_t count, MPI_Datatype type, MPI_Op op, int root,
-           MPI_Comm comm) {
+int reduce(const void* send, void* recv, std::uint64_t count, MPI_Datatype type, MPI_Op op,
+           int root, MPI_Comm comm) {
     return in_parts(count, type, [&](std::uint64_t offset, int n) {
         return MPI_Reduce(at(send, offset), at(recv, offset), n, type, op, root, comm);
     });
@@ -174,8 +174,8 @@ int reduce_scatter(const void* send, void* recv, std::uint64_t count, MPI_Dataty
     int code = MPI_SUCCESS;
     for (int root = 0; root < nranks && code == MPI_SUCCESS; ++root) {
         const std::uint64_t block = count * static_cast<std::uint64_t>(extent);
-        code = reduce(at(send, block * static_cast<std::uint64_t>(root)), recv, count, type, op, root,
-                      comm);
+        code = reduce(at(send, block * static_cast<std::uint64_t>(root)), recv, count, type, op,
+                      root, comm);
     }
     return code;
 }

@@ -21,8 +21,8 @@ int create_op(MPI_User_function* function, MPI_Op& out);
 // Every function returns MPI's error code. `send` may be MPI_IN_PLACE as MPI allows.
 int allreduce(const void* send, void* recv, std::uint64_t count, MPI_Datatype type, MPI_Op op,
               MPI_Comm comm);
-int reduce(const void* send, void* recv, std::uint64_t count, MPI_Datatype type, MPI_Op op, int root,
-           MPI_Comm comm);
+int reduce(const void* send, void* recv, std::uint64_t count, MPI_Datatype type, MPI_Op op,
+           int root, MPI_Comm comm);
 // `count` elements for each rank; `send` holds those of all ranks and is not MPI_IN_PLACE.
 int reduce_scatter(const void* send, void* recv, std::uint64_t count, MPI_Datatype type, MPI_Op op,
                    MPI_Comm comm);

@@ -30,16 +30,25 @@ Amounts amounts_of(const Class& cls, int rank, int nranks) {
     const std::uint64_t all = cls.count * static_cast<std::uint64_t>(nranks);
     const bool is_root = rank == cls.root.value_or(0);
     switch (cls.op) {
-        case Op::AllReduce: return {one, one};
-        case Op::AllGather: return {one, all};
-        case Op::ReduceScatter: return {all, one};
-        case Op::Broadcast: return {is_root ? one : 0, one};
-        case Op::Reduce: return {one, is_root ? one : 0};
-        case Op::AllToAll: return {all, all};
-        case Op::Gather: return {one, is_root ? all : 0};
-        case Op::Scatter: return {is_root ? all : 0, one};
+        case Op::AllReduce:
+            return {one, one};
+        case Op::AllGather:
+            return {one, all};
+        case Op::ReduceScatter:
+            return {all, one};
+        case Op::Broadcast:
+            return {is_root ? one : 0, one};
+        case Op::Reduce:
+            return {one, is_root ? one : 0};
+        case Op::AllToAll:
+            return {all, all};
+        case Op::Gather:
+            return {one, is_root ? all : 0};
+        case Op::Scatter:
+            return {is_root ? all : 0, one};
         case Op::AllToAllv:
-        case Op::SendRecv: break;
+        case Op::SendRecv:
+            break;
     }
     return {};
 }
@@ -59,19 +68,26 @@ std::vector<Piece> wanted_of(const Class& cls, int rank, int nranks) {
     const std::uint64_t first = static_cast<std::uint64_t>(rank) * count;
     const int root = cls.root.value_or(0);
     switch (cls.op) {
-        case Op::AllReduce: return {{0, count, from_reduction, 0}};
-        case Op::AllGather: return from_all(count, nranks, 0);
-        case Op::ReduceScatter: return {{0, count, from_reduction, first}};
-        case Op::Broadcast: return {{0, count, root, 0}};
-        case Op::Scatter: return {{0, count, root, first}};
-        case Op::AllToAll: return from_all(count, nranks, first);
+        case Op::AllReduce:
+            return {{0, count, from_reduction, 0}};
+        case Op::AllGather:
+            return from_all(count, nranks, 0);
+        case Op::ReduceScatter:
+            return {{0, count, from_reduction, first}};
+        case Op::Broadcast:
+            return {{0, count, root, 0}};
+        case Op::Scatter:
+            return {{0, count, root, first}};
+        case Op::AllToAll:
+            return from_all(count, nranks, first);
         case Op::Reduce:
             return rank == root ? std::vector<Piece>{{0, count, from_reduction, 0}}
                                 : std::vector<Piece>{};
         case Op::Gather:
             return rank == root ? from_all(count, nranks, 0) : std::vector<Piece>{};
         case Op::AllToAllv:
-        case Op::SendRecv: break;
+        case Op::SendRecv:
+            break;
     }
     return {};
 }
@@ -173,10 +189,14 @@ Messages messages_of(const Class& cls, int which, int rank, int nranks) {
         return rank == root ? with_all(cls.count, nranks) : std::vector<Message>{};
     };
     switch (cls.op) {
-        case Op::AllToAll: return {with_all(cls.count, nranks), with_all(cls.count, nranks)};
-        case Op::Gather: return {one, at_root()};
-        case Op::Scatter: return {at_root(), one};
-        default: return {};
+        case Op::AllToAll:
+            return {with_all(cls.count, nranks), with_all(cls.count, nranks)};
+        case Op::Gather:
+            return {one, at_root()};
+        case Op::Scatter:
+            return {at_root(), one};
+        default:
+            return {};
     }
 }
 

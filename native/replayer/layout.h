@@ -31,8 +31,8 @@ struct Layout {
     std::uint64_t send_offset = 0;  // bytes in the arena
     std::uint64_t recv_offset = 0;
     std::uint64_t arena_bytes = 0;  // a multiple of buffer_alignment, at least one of it
-    // The class asks for in-place, but its operation has no such form (AllToAll, AllToAllv, SendRecv
-    // and all groups of Send and Recv): laid out out-of-place.
+    // The class asks for in-place, but its operation has no such form (AllToAll, AllToAllv,
+    // SendRecv and all groups of Send and Recv): laid out out-of-place.
     bool in_place_ignored = false;
     std::vector<Piece> wanted;
 

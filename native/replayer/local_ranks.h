@@ -28,10 +28,12 @@ public:
     int first(int lane) const { return lanes_ == 1 ? 0 : lane; }
     int last(int lane) const { return lanes_ == 1 ? local_ranks_ : lane + 1; }
 
-    // Runs `work(lane)` on every lane; the error of the first lane that has one. Work must not throw.
+    // Runs `work(lane)` on every lane; the error of the first lane that has one. Work must not
+    // throw.
     Status run(const std::function<Status(int lane)>& work);
 
-    // For work that starts together: lane 0 runs `gate` while the others, awake already, wait for it.
+    // For work that starts together: lane 0 runs `gate` while the others, awake already, wait for
+    // it.
     template <typename Gate>
     void start_together(int lane, Gate gate) {
         if (lanes_ > 1) {

@@ -47,7 +47,8 @@ int run(Session& session) {
     status = session.control.agree(status);
     bool failed = false;
     if (status.ok()) {
-        status = session.plan.sequence ? run_sequence(session, failed) : run_unique(session, failed);
+        status =
+            session.plan.sequence ? run_sequence(session, failed) : run_unique(session, failed);
     }
     if (status.ok()) {
         status = session.control.agree(session.csv.write_end());
@@ -97,7 +98,16 @@ int replay(const Options& options) {
     const int first = control.first_rank();
     Watchdog watchdog(options.timeout_s, control.writer(),
                       "rank " + std::to_string(first) + " on " + control.host(first));
-    Session session{options, plan, control, *backend, local_ranks, watchdog, csv, kept, {}, {},
+    Session session{options,
+                    plan,
+                    control,
+                    *backend,
+                    local_ranks,
+                    watchdog,
+                    csv,
+                    kept,
+                    {},
+                    {},
                     device_names(*backend, control),
                     std::vector<std::string>(plan.comms.size()),
                     std::vector<bool>(plan.comms.size()),

@@ -24,12 +24,15 @@ std::string joined(std::vector<std::string> values, const char* between) {
 
 const char* method(const Options& options, bool sequence) {
     if (sequence) {
-        return "Sequence: all steps between two events on each rank, the slowest rank of each pass; "
-               "classes: one more pass with events around each step, a group's time shared by size.";
+        return "Sequence: all steps between two events on each rank, the slowest rank of each "
+               "pass; "
+               "classes: one more pass with events around each step, a group's time shared by "
+               "size.";
     }
     switch (options.timing) {
         case Timing::Graph:
-            return "After warm-up and a barrier, one launch of a graph of k calls between two events "
+            return "After warm-up and a barrier, one launch of a graph of k calls between two "
+                   "events "
                    "on each rank, divided by k; a sample is the slowest rank.";
         case Timing::Isolated:
             return "After warm-up, each call alone: barrier, host clock, call, stream synchronise; "

@@ -33,7 +33,7 @@ template <typename Options>
 using Setter = std::function<bool(Options&, std::string_view)>;
 
 template <typename Options>
-Setter<Options> text_of(std::string Options::* member) {
+Setter<Options> text_of(std::string Options::*member) {
     return [member](Options& o, std::string_view value) {
         o.*member = value;
         return !value.empty();

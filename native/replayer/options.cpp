@@ -15,7 +15,8 @@ const std::string usage_text =
 collscope-replayer --probe [--backend B] [--library PATH] [--runtime PATH]
 
   --csv FILE            where results go, a line for each finished class
-  --backend B           auto (default), )" + gpu::vendor_names() +
+  --backend B           auto (default), )" +
+    gpu::vendor_names() +
     R"(, host (MPI on CPU memory)
   --library PATH        libnccl or librccl to measure
   --runtime PATH        libcudart or libamdhip64
@@ -63,7 +64,8 @@ const std::unordered_map<std::string_view, Setter<Options>>& with_value() {
         {"--gpus-per-process",
          [](Options& o, std::string_view v) { return to_whole(v, 1, 64, o.gpus_per_process); }},
         {"--budget", [](Options& o, std::string_view v) { return to_double(v, 1e-6, o.budget_s); }},
-        {"--timeout", [](Options& o, std::string_view v) { return to_double(v, 0.1, o.timeout_s); }},
+        {"--timeout",
+         [](Options& o, std::string_view v) { return to_double(v, 0.1, o.timeout_s); }},
         {"--verify", [](Options& o, std::string_view v) { return to_whole(v, 0, 1000, o.verify); }},
         {"--verify-limit",
          [](Options& o, std::string_view v) { return to_whole(v, 1, INT64_MAX, o.verify_limit); }},

@@ -23,27 +23,33 @@ std::uint64_t hash(int rank, int j) {
 
 int quotient_up(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
-bool is_fp8(Datatype type) {
-    return type == Datatype::Float8e4m3 || type == Datatype::Float8e5m2;
-}
+bool is_fp8(Datatype type) { return type == Datatype::Float8e4m3 || type == Datatype::Float8e5m2; }
 
 // Power of two below which unit * exact_limit stays finite in every form of the type.
 std::int64_t largest_unit(Datatype type) {
     switch (type) {
-        case Datatype::Float8e4m3: return 8;    // 8 * 16 = 128; fnuz ends at 240
-        case Datatype::Float8e5m2: return 1024; // 1024 * 8 = 2^13
-        case Datatype::Float16: return 16;      // 16 * 2048 = 2^15
-        default: return std::int64_t{1} << 32;
+        case Datatype::Float8e4m3:
+            return 8;  // 8 * 16 = 128; fnuz ends at 240
+        case Datatype::Float8e5m2:
+            return 1024;  // 1024 * 8 = 2^13
+        case Datatype::Float16:
+            return 16;  // 16 * 2048 = 2^15
+        default:
+            return std::int64_t{1} << 32;
     }
 }
 
 // Distance of the subnormal numbers: below it relative bounds do not hold.
 double smallest(Datatype type) {
     switch (type) {
-        case Datatype::Float8e4m3: return std::ldexp(1.0, -9);
-        case Datatype::Float8e5m2: return std::ldexp(1.0, -16);
-        case Datatype::Float16: return std::ldexp(1.0, -24);
-        default: return 0;  // averages of whole numbers stay far above
+        case Datatype::Float8e4m3:
+            return std::ldexp(1.0, -9);
+        case Datatype::Float8e5m2:
+            return std::ldexp(1.0, -16);
+        case Datatype::Float16:
+            return std::ldexp(1.0, -24);
+        default:
+            return 0;  // averages of whole numbers stay far above
     }
 }
 
@@ -103,7 +109,8 @@ Pattern::Pattern(Datatype datatype, std::optional<Redop> redop, int nranks, int 
 bool Pattern::contributes(int rank, int j) const { return (j + rank) % stride_ == 0; }
 
 double Pattern::contribution(int rank, int j) const {
-    const auto value = static_cast<std::int64_t>(hash(rank, j) % static_cast<std::uint64_t>(values_));
+    const auto value =
+        static_cast<std::int64_t>(hash(rank, j) % static_cast<std::uint64_t>(values_));
     return unit_ * static_cast<double>(value + shift_);
 }
 
@@ -119,10 +126,18 @@ double Pattern::reduced(std::uint64_t index) const {
         const double value = contribution(rank, j);
         switch (redop_.value_or(Redop::Sum)) {
             case Redop::Sum:
-            case Redop::Avg: result += value; break;
-            case Redop::Prod: result *= value; break;
-            case Redop::Max: result = std::max(result, value); break;
-            case Redop::Min: result = std::min(result, value); break;
+            case Redop::Avg:
+                result += value;
+                break;
+            case Redop::Prod:
+                result *= value;
+                break;
+            case Redop::Max:
+                result = std::max(result, value);
+                break;
+            case Redop::Min:
+                result = std::min(result, value);
+                break;
         }
     }
     if (redop_ != Redop::Avg) {
@@ -163,6 +178,8 @@ std::vector<std::byte> Pattern::bytes(int source, std::uint64_t index, std::size
     return out;
 }
 
-double Pattern::number(const std::byte* element) const { return decode(datatype_, element) / scale_; }
+double Pattern::number(const std::byte* element) const {
+    return decode(datatype_, element) / scale_;
+}
 
 }  // namespace collscope

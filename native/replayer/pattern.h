@@ -24,8 +24,8 @@ public:
     static constexpr int default_period = 1009;
 
     // `redop` none: the ranks' inputs are only moved. `period` a prime.
-    Pattern(Datatype datatype, std::optional<Redop> redop, int nranks,
-            int period = default_period, Fp8Form fp8 = Fp8Form::Ocp);
+    Pattern(Datatype datatype, std::optional<Redop> redop, int nranks, int period = default_period,
+            Fp8Form fp8 = Fp8Form::Ocp);
 
     Datatype datatype() const { return datatype_; }
     int period() const { return period_; }
@@ -45,7 +45,8 @@ public:
     double number(const std::byte* element) const;
 
 private:
-    double contribution(int rank, int j) const;  // of a rank whose turn it is at j = index mod period
+    double contribution(int rank,
+                        int j) const;  // of a rank whose turn it is at j = index mod period
     bool contributes(int rank, int j) const;
 
     Datatype datatype_;
@@ -53,12 +54,12 @@ private:
     int nranks_;
     int period_;
     bool exact_ = true;
-    double scale_ = 1;       // fnuz: bytes of 2x in OCP form are those of x in the other
-    double unit_ = 1;        // factor of float averages, so that their results are whole or nearly
-    int stride_ = 1;         // at one index every stride-th rank contributes
+    double scale_ = 1;  // fnuz: bytes of 2x in OCP form are those of x in the other
+    double unit_ = 1;   // factor of float averages, so that their results are whole or nearly
+    int stride_ = 1;    // at one index every stride-th rank contributes
     std::int64_t values_ = 1;  // a contribution is one of 0 … values-1, before shift
     std::int64_t shift_ = 0;
-    double idle_ = 0;        // input of a rank that does not contribute
+    double idle_ = 0;  // input of a rank that does not contribute
 };
 
 }  // namespace collscope

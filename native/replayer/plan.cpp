@@ -190,7 +190,8 @@ private:
         if (!class_index_.try_emplace(cls.id, static_cast<int>(plan_.classes.size())).second) {
             fail("class " + std::to_string(cls.id) + " is defined twice", "Give each its own id");
         }
-        stated_.push_back({line_, std::find(keys_.begin(), keys_.end(), "size_bytes") != keys_.end()});
+        stated_.push_back(
+            {line_, std::find(keys_.begin(), keys_.end(), "size_bytes") != keys_.end()});
         plan_.classes.push_back(std::move(cls));
     }
 
@@ -328,8 +329,9 @@ private:
             line_ = stated_[i].line;
             for (const std::vector<Transfer>& list : cls.transfers) {
                 if (list.empty()) {
-                    fail("class " + std::to_string(cls.id) + " has a communicator without transfers",
-                         "Add a `transfers` line for each of its communicators");
+                    fail(
+                        "class " + std::to_string(cls.id) + " has a communicator without transfers",
+                        "Add a `transfers` line for each of its communicators");
                 }
             }
             check_size(plan_, cls, stated_[i].size, "transfers say ");

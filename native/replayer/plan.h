@@ -14,7 +14,16 @@
 namespace collscope {
 
 enum class Op : std::uint8_t {
-    AllReduce, AllGather, ReduceScatter, Broadcast, Reduce, AllToAll, AllToAllv, Gather, Scatter, SendRecv
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    Broadcast,
+    Reduce,
+    AllToAll,
+    AllToAllv,
+    Gather,
+    Scatter,
+    SendRecv
 };
 
 // Values of ncclRedOp_t (nccl.h, rccl.h).
@@ -46,9 +55,9 @@ struct Class {
     std::optional<int> root;
     bool in_place = false;
     std::uint64_t calls = 1;
-    std::string shape;               // empty: the library's own function
-    std::uint64_t size_bytes = 0;    // nccl-tests size S
-    std::vector<int> comms;          // indices into Plan::comms
+    std::string shape;                             // empty: the library's own function
+    std::uint64_t size_bytes = 0;                  // nccl-tests size S
+    std::vector<int> comms;                        // indices into Plan::comms
     std::vector<std::vector<Transfer>> transfers;  // per entry of `comms`; empty without shape
 
     bool point_to_point() const { return !shape.empty(); }

@@ -18,7 +18,9 @@ struct Fault {
     throw Fault{std::move(what) + ". " + std::string(remedy) + "."};
 }
 
-inline std::string quoted(std::string_view text) { return "`" + std::string(text.substr(0, 60)) + "`"; }
+inline std::string quoted(std::string_view text) {
+    return "`" + std::string(text.substr(0, 60)) + "`";
+}
 
 // Cuts the next blank-separated field off `rest`; empty at its end.
 inline std::string_view next_field(std::string_view& rest) {

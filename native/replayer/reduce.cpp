@@ -34,26 +34,38 @@ using Wrapping = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
 
 struct Add {
     template <std::integral T>
-    static T of(T a, T b) { return static_cast<T>(Wrapping<T>(a) + Wrapping<T>(b)); }
+    static T of(T a, T b) {
+        return static_cast<T>(Wrapping<T>(a) + Wrapping<T>(b));
+    }
     template <std::floating_point T>
-    static T of(T a, T b) { return a + b; }
+    static T of(T a, T b) {
+        return a + b;
+    }
 };
 
 struct Multiply {
     template <std::integral T>
-    static T of(T a, T b) { return static_cast<T>(Wrapping<T>(a) * Wrapping<T>(b)); }
+    static T of(T a, T b) {
+        return static_cast<T>(Wrapping<T>(a) * Wrapping<T>(b));
+    }
     template <std::floating_point T>
-    static T of(T a, T b) { return a * b; }
+    static T of(T a, T b) {
+        return a * b;
+    }
 };
 
 struct Larger {
     template <typename T>
-    static T of(T a, T b) { return a < b ? b : a; }
+    static T of(T a, T b) {
+        return a < b ? b : a;
+    }
 };
 
 struct Smaller {
     template <typename T>
-    static T of(T a, T b) { return b < a ? b : a; }
+    static T of(T a, T b) {
+        return b < a ? b : a;
+    }
 };
 
 template <typename Element, typename Operation>
@@ -75,8 +87,9 @@ template <typename Element>
 void divide_all(void* inout, std::size_t n, int nranks) {
     using Number = typename Element::Number;
     // Wide enough for nranks, which 8-bit integers are not.
-    using Wide = std::conditional_t<std::is_floating_point_v<Number>, Number,
-                 std::conditional_t<std::is_signed_v<Number>, std::int64_t, std::uint64_t>>;
+    using Wide = std::conditional_t<
+        std::is_floating_point_v<Number>, Number,
+        std::conditional_t<std::is_signed_v<Number>, std::int64_t, std::uint64_t>>;
     auto* to = static_cast<unsigned char*>(inout);
     for (std::size_t i = 0; i < n; ++i) {
         typename Element::Stored value;
@@ -91,18 +104,30 @@ void divide_all(void* inout, std::size_t n, int nranks) {
 template <typename Action>
 void with_element(Datatype type, Action action) {
     switch (type) {
-        case Datatype::Int8: return action(Plain<std::int8_t>{});
-        case Datatype::Uint8: return action(Plain<std::uint8_t>{});
-        case Datatype::Int32: return action(Plain<std::int32_t>{});
-        case Datatype::Uint32: return action(Plain<std::uint32_t>{});
-        case Datatype::Int64: return action(Plain<std::int64_t>{});
-        case Datatype::Uint64: return action(Plain<std::uint64_t>{});
-        case Datatype::Float16: return action(Small<Half, std::uint16_t>{});
-        case Datatype::Float32: return action(Plain<float>{});
-        case Datatype::Float64: return action(Plain<double>{});
-        case Datatype::Bfloat16: return action(Small<Brain, std::uint16_t>{});
-        case Datatype::Float8e4m3: return action(Small<E4m3, std::uint8_t>{});
-        case Datatype::Float8e5m2: return action(Small<E5m2, std::uint8_t>{});
+        case Datatype::Int8:
+            return action(Plain<std::int8_t>{});
+        case Datatype::Uint8:
+            return action(Plain<std::uint8_t>{});
+        case Datatype::Int32:
+            return action(Plain<std::int32_t>{});
+        case Datatype::Uint32:
+            return action(Plain<std::uint32_t>{});
+        case Datatype::Int64:
+            return action(Plain<std::int64_t>{});
+        case Datatype::Uint64:
+            return action(Plain<std::uint64_t>{});
+        case Datatype::Float16:
+            return action(Small<Half, std::uint16_t>{});
+        case Datatype::Float32:
+            return action(Plain<float>{});
+        case Datatype::Float64:
+            return action(Plain<double>{});
+        case Datatype::Bfloat16:
+            return action(Small<Brain, std::uint16_t>{});
+        case Datatype::Float8e4m3:
+            return action(Small<E4m3, std::uint8_t>{});
+        case Datatype::Float8e5m2:
+            return action(Small<E5m2, std::uint8_t>{});
     }
 }
 
@@ -112,10 +137,14 @@ void reduce(Datatype type, Redop redop, const void* in, void* inout, std::size_t
     with_element(type, [&]<typename Element>(Element) {
         switch (redop) {
             case Redop::Sum:
-            case Redop::Avg: return combine<Element, Add>(in, inout, n);
-            case Redop::Prod: return combine<Element, Multiply>(in, inout, n);
-            case Redop::Max: return combine<Element, Larger>(in, inout, n);
-            case Redop::Min: return combine<Element, Smaller>(in, inout, n);
+            case Redop::Avg:
+                return combine<Element, Add>(in, inout, n);
+            case Redop::Prod:
+                return combine<Element, Multiply>(in, inout, n);
+            case Redop::Max:
+                return combine<Element, Larger>(in, inout, n);
+            case Redop::Min:
+                return combine<Element, Smaller>(in, inout, n);
         }
     });
 }

@@ -100,8 +100,8 @@ Kept keep_finished(const std::string& text, const std::string& digest, const std
             return out;
         }
         const bool in_sequence = fields[columns.method] == "sequence";
-        if (mine.has(fields) && (fields[columns.status] != "ok" ||
-                                 (in_sequence && !out.sequence_finished))) {
+        if (mine.has(fields) &&
+            (fields[columns.status] != "ok" || (in_sequence && !out.sequence_finished))) {
             continue;
         }
         out.text += line + '\n';

@@ -13,8 +13,8 @@ namespace collscope {
 
 namespace {
 
-constexpr std::size_t marked_at_once = 512;   // of the backend's 1024 slots
-constexpr std::size_t steps_per_touch = 64;   // of the watchdog
+constexpr std::size_t marked_at_once = 512;  // of the backend's 1024 slots
+constexpr std::size_t steps_per_touch = 64;  // of the watchdog
 
 // What is known of a class: its row, and whether a step has it.
 struct ClassState {
@@ -62,7 +62,7 @@ private:
     std::vector<double> passes_us_;
     std::size_t left_out_ = 0;
     Row total_;
-    Status status_;                   // of the passes
+    Status status_;  // of the passes
 };
 
 void Sequence::find_classes() {
@@ -122,8 +122,7 @@ Status Sequence::try_one(Distinct& step) {
     CheckResult result;
     const bool check = session_.options.verify != 0;
     for (int i = 0; i < std::max(session_.options.verify, 1); ++i) {
-        const Status status =
-            run_checked(session_, step.launch, step.items.size(), check, result);
+        const Status status = run_checked(session_, step.launch, step.items.size(), check, result);
         if (!status.ok()) {
             return status;
         }
@@ -250,8 +249,7 @@ Status Sequence::marked_chunk(std::size_t begin, std::size_t end) {
         const Distinct& step = distinct_[order_[i]];
         for (std::size_t j = 0; j < step.items.size(); ++j) {
             if (step.runs) {
-                state_of(step.items[j]).row.samples_us.push_back(
-                    shares[0][offsets[i - begin] + j]);
+                state_of(step.items[j]).row.samples_us.push_back(shares[0][offsets[i - begin] + j]);
             }
         }
     }

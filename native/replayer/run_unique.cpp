@@ -17,8 +17,8 @@ std::vector<double> needs_of(Session& session) {
     std::vector<double> needs(plan.classes.size(), 0);
     for (std::size_t i = 0; i < needs.size(); ++i) {
         if (!session.kept.finished.contains(plan.classes[i].id)) {
-            const Launch launch = build_launch(plan, items_of(plan, i), session.control.first_rank(),
-                                               session.ranks);
+            const Launch launch =
+                build_launch(plan, items_of(plan, i), session.control.first_rank(), session.ranks);
             needs[i] = static_cast<double>(launch.arena_bytes);
         }
     }

@@ -24,13 +24,13 @@ struct Session {
     LocalRanks& ranks;
     Watchdog& watchdog;
     CsvWriter& csv;
-    Kept& kept;                         // what was finished before, with --resume
-    std::vector<Row> current;           // being measured, for the watchdog; set while it rests
+    Kept& kept;                // what was finished before, with --resume
+    std::vector<Row> current;  // being measured, for the watchdog; set while it rests
     Arena arena;
-    std::vector<std::string> devices;   // by rank of the plan
+    std::vector<std::string> devices;      // by rank of the plan
     std::vector<std::string> comm_errors;  // by communicator; empty: made, or not tried yet
     std::vector<bool> comm_tried;
-    std::vector<Staging> staging;       // by local rank
+    std::vector<Staging> staging;  // by local rank
 
     VerifyOptions verify_options(int local) const {
         const auto rank = static_cast<std::size_t>(control.first_rank() + local);

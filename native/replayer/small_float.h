@@ -18,7 +18,8 @@ struct SmallFloat {
     static constexpr std::uint32_t nan =
         has_infinity ? all_exponent | 1U << (mantissa_bits - 1) : sign_bit - 1;
 
-    // Rounded to nearest-even, once; what is too large becomes infinity, or NaN where there is none.
+    // Rounded to nearest-even, once; what is too large becomes infinity, or NaN where there is
+    // none.
     static std::uint32_t from(double value) {
         const auto bits = std::bit_cast<std::uint64_t>(value);
         const std::uint32_t sign = bits >> 63 != 0 ? sign_bit : 0;
@@ -52,8 +53,10 @@ struct SmallFloat {
         const std::uint32_t magnitude = bits & (sign_bit - 1);
         const std::uint32_t fraction = magnitude & ((1U << mantissa_bits) - 1);
         if (magnitude < 1U << mantissa_bits) {
-            // 2^(1 - bias - mantissa_bits), in two factors because bfloat16's is subnormal in float.
-            constexpr auto scale = std::bit_cast<float>(static_cast<std::uint32_t>(128 - bias) << 23);
+            // 2^(1 - bias - mantissa_bits), in two factors because bfloat16's is subnormal in
+            // float.
+            constexpr auto scale =
+                std::bit_cast<float>(static_cast<std::uint32_t>(128 - bias) << 23);
             constexpr float step = 1.0F / static_cast<float>(1 << mantissa_bits);
             const float number = static_cast<float>(fraction) * step * scale;
             return sign != 0 ? -number : number;

@@ -29,8 +29,8 @@ int guarded(const char* program, const std::function<int()>& work) {
         }
         return work();
     } catch (const std::exception& error) {
-        std::fprintf(stderr, "%s: %s. Use a smaller plan or smaller sizes, or report this.\n", program,
-                     error.what());
+        std::fprintf(stderr, "%s: %s. Use a smaller plan or smaller sizes, or report this.\n",
+                     program, error.what());
         MPI_Abort(MPI_COMM_WORLD, exit_replay);
         return exit_replay;
     }
@@ -85,8 +85,8 @@ GpuChoice choose(const Control& control, const std::vector<std::string>& sights,
 
 std::unique_ptr<Backend> make_backend(const Options& options, const Plan& plan,
                                       const Control& control, Status& status) {
-    GpuOptions gpu{options.backend, options.library, options.runtime, {}, options.one_thread,
-                   options.urgent};
+    GpuOptions gpu{options.backend,    options.library, options.runtime, {},
+                   options.one_thread, options.urgent};
     std::unique_ptr<Backend> out;
     std::string error;
     bool host = options.backend == "host";

@@ -17,9 +17,9 @@ inline constexpr int exit_usage = 2;
 inline constexpr int exit_input = 3;
 inline constexpr int exit_library = 5;
 
-// Runs `work` and returns its exit code. Prints one line and does not run it where a launcher started
-// several processes that MPI takes for jobs of their own. When `work` throws, as when memory runs
-// out, prints one line and ends all processes, since the others wait for this one.
+// Runs `work` and returns its exit code. Prints one line and does not run it where a launcher
+// started several processes that MPI takes for jobs of their own. When `work` throws, as when
+// memory runs out, prints one line and ends all processes, since the others wait for this one.
 int guarded(const char* program, const std::function<int()>& work);
 
 // Prints what is wrong, on the writer only. Returns `code`.

@@ -11,7 +11,8 @@ std::vector<std::size_t> distinct_steps(const Plan& plan, int first_rank, const 
     for (const Step& step : plan.steps) {
         const auto [entry, fresh] = known.try_emplace(step.items, distinct.size());
         if (fresh) {
-            distinct.push_back({step.items, build_launch(plan, step.items, first_rank, ranks), true});
+            distinct.push_back(
+                {step.items, build_launch(plan, step.items, first_rank, ranks), true});
         }
         order.push_back(entry->second);
     }

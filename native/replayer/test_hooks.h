@@ -60,7 +60,8 @@ inline void before_check(const Session& session, const Launch& launch) {
     }
     const CallPart& part = launch.lanes.front().parts[place];
     const Layout layout = layout_of(*call->cls, call->which, part.rank, part.nranks);
-    std::byte* at = call->buffers.recv + layout.wanted.front().offset * itemsize(call->cls->datatype);
+    std::byte* at =
+        call->buffers.recv + layout.wanted.front().offset * itemsize(call->cls->datatype);
     std::byte value{};
     session.backend.copy_out(call->local, &value, at, 1);
     value ^= std::byte{0x11};

@@ -22,7 +22,8 @@ constexpr int most_graph_calls = 200;
 class Timer {
 public:
     Timer(Session& session, const Launch& launch)
-        : session_(session), launch_(launch),
+        : session_(session),
+          launch_(launch),
           own_us_(static_cast<std::size_t>(session.backend.local_ranks()), 0) {}
 
     Status run(Measurement& out);
@@ -154,9 +155,12 @@ Status Timer::capture(int calls) {
 
 Status Timer::sample(int calls, double& us) {
     switch (session_.options.timing) {
-        case Timing::Graph: return graph_batch(calls, us);
-        case Timing::Isolated: return isolated(us);
-        default: return batch(calls, us);
+        case Timing::Graph:
+            return graph_batch(calls, us);
+        case Timing::Isolated:
+            return isolated(us);
+        default:
+            return batch(calls, us);
     }
 }
 
@@ -230,9 +234,12 @@ Schedule schedule_for(double us, double budget_s, Timing timing) {
 
 const char* method_name(Timing timing) {
     switch (timing) {
-        case Timing::Graph: return "graph";
-        case Timing::Isolated: return "isolated";
-        default: return "batch";
+        case Timing::Graph:
+            return "graph";
+        case Timing::Isolated:
+            return "isolated";
+        default:
+            return "batch";
     }
 }
 

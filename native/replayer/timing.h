@@ -12,7 +12,7 @@ namespace collscope {
 struct Measurement {
     std::vector<double> samples_us;  // of one call, on the slowest rank
     std::uint64_t iterations = 0;
-    int slowest_rank = 0;            // of the plan: the one with the largest mean
+    int slowest_rank = 0;  // of the plan: the one with the largest mean
 };
 
 // How often a batch repeats the call, and how many batches there are.

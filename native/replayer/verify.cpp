@@ -54,7 +54,10 @@ std::string text_of(double number) {
 class PieceCheck {
 public:
     PieceCheck(const Pattern& pattern, const Piece& piece, Checked& result)
-        : pattern_(pattern), piece_(piece), result_(result), size_(itemsize(pattern.datatype())),
+        : pattern_(pattern),
+          piece_(piece),
+          result_(result),
+          size_(itemsize(pattern.datatype())),
           expected_(pattern.bytes(piece.source, piece.index,
                                   block_elements(pattern, piece.count, expected_block_bytes))),
           accepted_(expected_) {}
@@ -99,19 +102,20 @@ private:
                 }
             } else {
                 // Rounded as the library does it: what comes next will mostly have these bytes, and
-                // need not be looked at one by one. They differ from exact ones within the tolerance.
+                // need not be looked at one by one. They differ from exact ones within the
+                // tolerance.
                 std::memcpy(accepted_.data() + (begin + i) * size_, element, size_);
             }
         }
     }
 
     void describe(const std::byte* got, std::size_t at, std::uint64_t element) {
-        const bool untouched = std::all_of(got, got + size_, [](std::byte byte) {
-            return byte == std::byte{poison};
-        });
+        const bool untouched =
+            std::all_of(got, got + size_, [](std::byte byte) { return byte == std::byte{poison}; });
         result_.first_wrong =
             "element " + std::to_string(piece_.offset + element) + " of the receive buffer" +
-            (piece_.source == from_reduction ? "" : ", from rank " + std::to_string(piece_.source)) +
+            (piece_.source == from_reduction ? ""
+                                             : ", from rank " + std::to_string(piece_.source)) +
             (untouched ? ", was not written" : ", is " + text_of(pattern_.number(got))) +
             ", expected " + text_of(pattern_.number(expected_.data() + at * size_));
     }
@@ -195,7 +199,8 @@ Fp8Form fp8_form_of(std::string_view device) {
     return Fp8Form::Ocp;
 }
 
-Status fill_inputs(Backend& backend, int local, const RankCall& call, const VerifyOptions& options) {
+Status fill_inputs(Backend& backend, int local, const RankCall& call,
+                   const VerifyOptions& options) {
     const Layout layout = layout_of(call.cls, call.which, call.rank, call.nranks);
     Status status;
     if (layout.recv_bytes != 0) {

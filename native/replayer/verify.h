@@ -2,8 +2,9 @@
 //
 // Fp8: MI300 (gfx940, gfx941, gfx942) computes in the fnuz form, where the same bytes mean half the
 // number. Sums, averages, maxima, minima and copies give the same bytes either way, a product does
-// not: say with `fp8_form_of` which form the device has. RCCL packs the factor 1/nranks of an average
-// in OCP form even there (ROCm/rocm-systems#10374): n_wrong of Avg on fp8 is then a true finding.
+// not: say with `fp8_form_of` which form the device has. RCCL packs the factor 1/nranks of an
+// average in OCP form even there (ROCm/rocm-systems#10374): n_wrong of Avg on fp8 is then a true
+// finding.
 #pragma once
 
 #include <cstddef>
@@ -43,8 +44,8 @@ struct Checked {
     Status status;                // of copying; nothing else counts when it is not ok
     std::uint64_t n_checked = 0;  // elements looked at
     std::uint64_t n_wrong = 0;
-    bool sampled = false;         // more than limit_bytes: head, tail and strided chunks only
-    std::string first_wrong;      // "element 5 of the receive buffer is 3, expected 4"; empty when none
+    bool sampled = false;     // more than limit_bytes: head, tail and strided chunks only
+    std::string first_wrong;  // "element 5 of the receive buffer is 3, expected 4"; empty when none
 };
 
 // The pattern of a class on a communicator of `nranks`.
@@ -56,7 +57,8 @@ Fp8Form fp8_form_of(std::string_view device);
 // Poisons the receive data with 0xA5 and writes the rank's input. Returns when the device has it.
 Status fill_inputs(Backend& backend, int local, const RankCall& call, const VerifyOptions& options);
 
-// Checks what the rank wants; a rank that receives nothing has n_checked 0. The call must be complete.
+// Checks what the rank wants; a rank that receives nothing has n_checked 0. The call must be
+// complete.
 Checked check_outputs(Backend& backend, int local, const RankCall& call,
                       const VerifyOptions& options, Staging& staging);
 

@@ -23,7 +23,9 @@ std::string seconds(double s) {
 }  // namespace
 
 Watchdog::Watchdog(double timeout_s, bool writer, std::string where)
-    : timeout_s_(timeout_s), writer_(writer), where_(std::move(where)),
+    : timeout_s_(timeout_s),
+      writer_(writer),
+      where_(std::move(where)),
       thread_([this] { watch(); }) {}
 
 Watchdog::~Watchdog() {

@@ -77,8 +77,7 @@ nb::dict to_python(Events& found) {
     return out;
 }
 
-nb::object scan_events(const nb::bytes& text, std::size_t end, bool exact,
-                       std::int64_t origin_us) {
+nb::object scan_events(const nb::bytes& text, std::size_t end, bool exact, std::int64_t origin_us) {
     if (end > text.size()) {
         throw nb::value_error("end lies behind the text");
     }

@@ -94,10 +94,30 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
 
 #ifdef COLLSCOPE_FUZZ_MAIN
 int main(int argc, char** argv) {
-    const fuzz::Tricks tricks = {
-        "\"", "\\", "{", "}", "[", "]", ",", ":", "},{", "\\ud800", "\\u00e9", "\xc3\xa9", "\xff",
-        "1e999", "-0", "0.5", "00", "null", "true", "\"ph\": \"X\"", "\"cat\": \"kernel\"",
-        "\"ts\": 1682725898236567.123", "\"args\": {\"correlation\": 9}", "999999999999999999"};
+    const fuzz::Tricks tricks = {"\"",
+                                 "\\",
+                                 "{",
+                                 "}",
+                                 "[",
+                                 "]",
+                                 ",",
+                                 ":",
+                                 "},{",
+                                 "\\ud800",
+                                 "\\u00e9",
+                                 "\xc3\xa9",
+                                 "\xff",
+                                 "1e999",
+                                 "-0",
+                                 "0.5",
+                                 "00",
+                                 "null",
+                                 "true",
+                                 "\"ph\": \"X\"",
+                                 "\"cat\": \"kernel\"",
+                                 "\"ts\": 1682725898236567.123",
+                                 "\"args\": {\"correlation\": 9}",
+                                 "999999999999999999"};
     return fuzz::run(argc, argv, tricks, check);
 }
 #endif

@@ -128,7 +128,8 @@ public:
             found.decimals = static_cast<int>(at_ - point);
         }
         const std::ptrdiff_t points = found.decimals == 0 ? 0 : 1;
-        if (at_ - begin - points > 19 || (at_ != end_ && (*at_ == 'e' || *at_ == 'E'))) [[unlikely]] {
+        if (at_ - begin - points > 19 || (at_ != end_ && (*at_ == 'e' || *at_ == 'E')))
+            [[unlikely]] {
             throw NotPlain();
         }
         return found;

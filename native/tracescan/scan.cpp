@@ -15,7 +15,7 @@ namespace {
 constexpr double latest_us = 4e15;
 constexpr double longest_us = 1e13;
 
-constexpr double powers[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8, 1e9,
+constexpr double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,
                              1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19};
 constexpr std::uint64_t exact_limit = std::uint64_t{1} << 53;
 
@@ -69,22 +69,14 @@ struct NamedCategory {
 };
 
 constexpr NamedCategory categories[] = {
-    {"cpu_op", Category::host},
-    {"kernel", Category::kernel},
-    {"ac2g", Category::flow},
-    {"cuda_runtime", Category::launch},
-    {"cuda_driver", Category::launch},
-    {"user_annotation", Category::host},
-    {"Kernel", Category::kernel},
-    {"gpu_memcpy", Category::copy},
-    {"Memcpy", Category::copy},
-    {"gpu_memset", Category::memset},
-    {"Memset", Category::memset},
-    {"Runtime", Category::launch},
-    {"hip_runtime", Category::launch},
-    {"privateuse1_runtime", Category::launch},
-    {"cuda_sync", Category::sync},
-    {"Operator", Category::host},
+    {"cpu_op", Category::host},        {"kernel", Category::kernel},
+    {"ac2g", Category::flow},          {"cuda_runtime", Category::launch},
+    {"cuda_driver", Category::launch}, {"user_annotation", Category::host},
+    {"Kernel", Category::kernel},      {"gpu_memcpy", Category::copy},
+    {"Memcpy", Category::copy},        {"gpu_memset", Category::memset},
+    {"Memset", Category::memset},      {"Runtime", Category::launch},
+    {"hip_runtime", Category::launch}, {"privateuse1_runtime", Category::launch},
+    {"cuda_sync", Category::sync},     {"Operator", Category::host},
 };
 
 Category category_of(std::string_view name) {
@@ -423,8 +415,8 @@ private:
     // Whether an operator or annotation may tell of a collective or a step.
     static bool is_told(const Event& event) {
         const std::string_view name = event.name.substr(event.name.empty() ? 0 : 1);
-        return event.name_escaped || name == "record_param_comms\"" ||
-               starts_with(name, "nccl:") || starts_with(name, "ProfilerStep");
+        return event.name_escaped || name == "record_param_comms\"" || starts_with(name, "nccl:") ||
+               starts_with(name, "ProfilerStep");
     }
 
     static double told_duration(const Event& event) {

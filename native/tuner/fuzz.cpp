@@ -54,11 +54,10 @@ void check(std::string_view input, std::size_t choice) {
     }
     for (int collective = -1; collective <= 5; ++collective) {
         for (const std::uint64_t bytes : sizes) {
-            const Row* found =
-                table.find(collective, bytes, 1, 0, [](const Row&) { return true; });
-            const Row* wanted = first_of(parsed.rows, collective, bytes,
-                                         static_cast<std::int64_t>(nranks),
-                                         static_cast<std::int64_t>(nnodes));
+            const Row* found = table.find(collective, bytes, 1, 0, [](const Row&) { return true; });
+            const Row* wanted =
+                first_of(parsed.rows, collective, bytes, static_cast<std::int64_t>(nranks),
+                         static_cast<std::int64_t>(nnodes));
             if ((found == nullptr ? -1 : found->line) != (wanted == nullptr ? -1 : wanted->line)) {
                 fail("the index finds another row", input);
             }
@@ -80,9 +79,20 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
 
 #ifdef COLLSCOPE_FUZZ_MAIN
 int main(int argc, char** argv) {
-    const fuzz::Tricks tricks = {
-        ",", "\n", "-1", "0", "18446744073709551615", "18446744073709551616", "allreduce", "ring",
-        "ll128", "#", "\r", " ", "\xef\xbb\xbf", "allreduce,0,65536,tree,ll,8,1,8,-1,-1\n"};
+    const fuzz::Tricks tricks = {",",
+                                 "\n",
+                                 "-1",
+                                 "0",
+                                 "18446744073709551615",
+                                 "18446744073709551616",
+                                 "allreduce",
+                                 "ring",
+                                 "ll128",
+                                 "#",
+                                 "\r",
+                                 " ",
+                                 "\xef\xbb\xbf",
+                                 "allreduce,0,65536,tree,ll,8,1,8,-1,-1\n"};
     return fuzz::run(argc, argv, tricks, check);
 }
 #endif

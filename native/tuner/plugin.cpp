@@ -65,21 +65,21 @@ void report(const Context& context, const Row& row, const Call& call, Topic topi
         std::snprintf(channels, sizeof channels, "%d", row.channels);
     }
     say(context.log, log_info, "%s %zu B on %zu ranks: %s/%s, channels %s (line %d)%s",
-        collective_name(call.collective), call.bytes, context.nranks,
-        algorithm_name(row.algorithm), protocol_name(row.protocol), channels, row.line, outcome);
+        collective_name(call.collective), call.bytes, context.nranks, algorithm_name(row.algorithm),
+        protocol_name(row.protocol), channels, row.line, outcome);
 }
 
 // The row for a call, logged; `available(row)` says whether the library can do what it wants.
 template <typename Available>
 const Row* choose(const Context& context, const Call& call, Available available) {
-    const Row* row = context.table.find(
-        call.collective, call.bytes, call.pipe_ops, call.registered, [&](const Row& candidate) {
-            const bool possible = available(candidate);
-            if (!possible) {
-                report(context, candidate, call, unavailable);
-            }
-            return possible;
-        });
+    const Row* row = context.table.find(call.collective, call.bytes, call.pipe_ops, call.registered,
+                                        [&](const Row& candidate) {
+                                            const bool possible = available(candidate);
+                                            if (!possible) {
+                                                report(context, candidate, call, unavailable);
+                                            }
+                                            return possible;
+                                        });
     if (row != nullptr) {
         report(context, *row, call, chosen);
     }

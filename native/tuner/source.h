@@ -15,9 +15,9 @@ struct Source {
     Parsed parsed;
 };
 
-// Read by the first call and kept until the library closes the plugin: after an edit during the job,
-// ranks of one communicator would choose differently. The first call also logs what is wrong with
-// the file, once. A process that runs out of memory while reading gets an empty table.
+// Read by the first call and kept until the library closes the plugin: after an edit during the
+// job, ranks of one communicator would choose differently. The first call also logs what is wrong
+// with the file, once. A process that runs out of memory while reading gets an empty table.
 const Source& source(Logger log);
 
 }  // namespace collscope::tuner

@@ -38,8 +38,8 @@ struct Row {
 // What became of a CSV. A file with an `error` gives no rows.
 struct Parsed {
     std::vector<Row> rows;
-    std::string error;      // why nothing of it is used; empty when something is
-    int bad_rows = 0;       // left out, the first of them described in `bad_row`
+    std::string error;  // why nothing of it is used; empty when something is
+    int bad_rows = 0;   // left out, the first of them described in `bad_row`
     std::string bad_row;
 };
 

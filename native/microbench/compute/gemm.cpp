@@ -73,18 +73,16 @@ Status Blas::multiply(const void* a, const void* b, void* c) const {
     constexpr int n = order;
     if (cuda_) {
         using namespace gpu;
-        return status_of(
-            cublas_.gemm(handle_, cublas_op_n, cublas_op_n, n, n, n, &one, a, cuda_r_16bf, n, b,
-                         cuda_r_16bf, n, &zero, c, cuda_r_16bf, n, cublas_compute_32f,
-                         cublas_gemm_default),
-            "cublasGemmEx");
+        return status_of(cublas_.gemm(handle_, cublas_op_n, cublas_op_n, n, n, n, &one, a,
+                                      cuda_r_16bf, n, b, cuda_r_16bf, n, &zero, c, cuda_r_16bf, n,
+                                      cublas_compute_32f, cublas_gemm_default),
+                         "cublasGemmEx");
     }
     using namespace gpu;
-    return status_of(
-        rocblas_.gemm(handle_, rocblas_operation_n, rocblas_operation_n, n, n, n, &one, a,
-                      rocblas_bf16, n, b, rocblas_bf16, n, &zero, c, rocblas_bf16, n, c,
-                      rocblas_bf16, n, rocblas_f32, rocblas_algo_standard, 0, 0),
-        "rocblas_gemm_ex");
+    return status_of(rocblas_.gemm(handle_, rocblas_operation_n, rocblas_operation_n, n, n, n, &one,
+                                   a, rocblas_bf16, n, b, rocblas_bf16, n, &zero, c, rocblas_bf16,
+                                   n, c, rocblas_bf16, n, rocblas_f32, rocblas_algo_standard, 0, 0),
+                     "rocblas_gemm_ex");
 }
 
 Status Blas::status_of(int rc, const char* function) const {
@@ -126,12 +124,14 @@ private:
 
 std::string Gemm::open(const GpuDevice& device, gpu::Stream stream, const std::string& blas) {
     static constexpr gpu::LibraryFile cublas = {
-        "libcublas", {"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"},
+        "libcublas",
+        {"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"},
         "/usr/local/cuda/lib64"};
     static constexpr gpu::LibraryFile rocblas = {
         "librocblas",
         {"librocblas.so.5", "librocblas.so.4", "librocblas.so.3", "librocblas.so.0"},
-        "/opt/rocm/lib", "ROCM_PATH"};
+        "/opt/rocm/lib",
+        "ROCM_PATH"};
     const gpu::Toolkit toolkit = device.runtime().vendor->toolkit;
     if (toolkit == gpu::Toolkit::None) {
         return "no BLAS is known for the " + std::string(device.runtime().vendor->runtime_label);
@@ -149,10 +149,10 @@ Status Gemm::fill(GpuDevice& device, gpu::Stream stream) {
     }
     for (std::byte* matrix : {a_, b_}) {
         if (status.ok()) {
-            status = device.status_of(
-                device.runtime().memcpy_async(matrix, values.data(), matrix_bytes,
-                                              gpu::memcpy_host_to_device, stream),
-                "MemcpyAsync");
+            status =
+                device.status_of(device.runtime().memcpy_async(matrix, values.data(), matrix_bytes,
+                                                               gpu::memcpy_host_to_device, stream),
+                                 "MemcpyAsync");
         }
     }
     return status.ok() ? wait_idle(device, stream) : status;

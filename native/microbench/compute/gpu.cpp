@@ -73,9 +73,10 @@ Status GpuCompute::open() {
                            "StreamCreateWithFlags");
     }
     for (gpu::Event& made : events_) {
-        status = status.ok() ? status_of(runtime_.event_create_with_flags(&made, gpu::event_default),
-                                         "EventCreateWithFlags")
-                             : status;
+        status = status.ok()
+                     ? status_of(runtime_.event_create_with_flags(&made, gpu::event_default),
+                                 "EventCreateWithFlags")
+                     : status;
     }
     return status;
 }
@@ -110,7 +111,8 @@ std::optional<int> GpuCompute::multiprocessors() const {
     int out = 0;
     const int attribute = runtime_.vendor->multiprocessor_count;
     if (!status_of(runtime_.device_get_attribute(&out, attribute, device_.ordinal()),
-                   "DeviceGetAttribute").ok()) {
+                   "DeviceGetAttribute")
+             .ok()) {
         return std::nullopt;
     }
     return out;

@@ -20,8 +20,11 @@ using Clock = std::chrono::steady_clock;
 // The calls of the host's backend are done when they return, so all marks are times of the clock.
 class HostCompute final : public Compute {
 public:
-    HostCompute() : a_(order * order, 1.25F), b_(order * order, 0.75F), c_(order * order, 0.0F),
-                    thread_([this] { work(); }) {}
+    HostCompute()
+        : a_(order * order, 1.25F),
+          b_(order * order, 0.75F),
+          c_(order * order, 0.0F),
+          thread_([this] { work(); }) {}
 
     ~HostCompute() override {
         {

@@ -120,26 +120,27 @@ std::string Kernel::compile_and_load(const std::string& path) {
         const std::string option =
             "--gpu-architecture=sm_" + std::to_string(major) + std::to_string(minor);
         return gpu::first_that_works(
-            {"libnvrtc", {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"},
+            {"libnvrtc",
+             {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"},
              "/usr/local/cuda/lib64"},
             path, [&](void* library) {
                 gpu::Nvrtc nvrtc;
                 const std::string missing = gpu::bind(library, nvrtc);
-                const std::string error =
-                    missing.empty() ? compile(nvrtc, option, code) : missing;
+                const std::string error = missing.empty() ? compile(nvrtc, option, code) : missing;
                 return error.empty() ? load(code) : error;
             });
     }
     const std::string option = "--offload-arch=" + last_word(device_.name());
     return gpu::first_that_works(
         // Before ROCm 5.5 the compiler was a part of the runtime.
-        {"libhiprtc", {"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libamdhip64.so.5"},
-         "/opt/rocm/lib", "ROCM_PATH"},
+        {"libhiprtc",
+         {"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libamdhip64.so.5"},
+         "/opt/rocm/lib",
+         "ROCM_PATH"},
         path, [&](void* library) {
             gpu::Hiprtc hiprtc;
             const std::string missing = gpu::bind(library, hiprtc);
-            const std::string error =
-                missing.empty() ? compile(hiprtc, option, code) : missing;
+            const std::string error = missing.empty() ? compile(hiprtc, option, code) : missing;
             return error.empty() ? load(code) : error;
         });
 }
@@ -160,7 +161,8 @@ std::string Kernel::load(const std::vector<char>& code) {
             rc = cuda() ? cuda_module_.get_function(&function_, module_, "collscope_load")
                         : hip_module_.get_function(&function_, module_, "collscope_load");
         }
-        return rc == 0 ? std::string() : "the kernel does not load (error " + std::to_string(rc) + ")";
+        return rc == 0 ? std::string()
+                       : "the kernel does not load (error " + std::to_string(rc) + ")";
     });
 }
 
@@ -189,26 +191,25 @@ std::string Kernel::take_shared_memory() {
     if (!cuda()) {
         return {};
     }
-    const Status status = device_.status_of(
-        device_.runtime().device_get_attribute(&shared_bytes_, gpu::cuda_shared_memory_optin,
-                                               device_.ordinal()),
-        "DeviceGetAttribute");
+    const Status status =
+        device_.status_of(device_.runtime().device_get_attribute(
+                              &shared_bytes_, gpu::cuda_shared_memory_optin, device_.ordinal()),
+                          "DeviceGetAttribute");
     if (!status.ok()) {
         return status.error;
     }
-    const int rc = cuda_module_.set_attribute(function_, gpu::cuda_dynamic_shared_size,
-                                              shared_bytes_);
+    const int rc =
+        cuda_module_.set_attribute(function_, gpu::cuda_dynamic_shared_size, shared_bytes_);
     return rc == 0 ? std::string() : "cuFuncSetAttribute: error " + std::to_string(rc);
 }
 
 Status Kernel::enqueue() {
     const auto shared = static_cast<unsigned>(shared_bytes_);
     void* parameters[] = {&out_, &iterations_};
-    const int rc =
-        cuda() ? cuda_module_.launch(function_, blocks_, 1, 1, block_threads, 1, 1, shared, stream_,
-                                     parameters, nullptr)
-               : hip_module_.launch(function_, blocks_, 1, 1, block_threads, 1, 1, shared, stream_,
-                                    parameters, nullptr);
+    const int rc = cuda() ? cuda_module_.launch(function_, blocks_, 1, 1, block_threads, 1, 1,
+                                                shared, stream_, parameters, nullptr)
+                          : hip_module_.launch(function_, blocks_, 1, 1, block_threads, 1, 1,
+                                               shared, stream_, parameters, nullptr);
     return rc == 0 ? Status{}
                    : Status{std::string(cuda() ? "cuLaunchKernel" : "hipModuleLaunchKernel") +
                             ": error " + std::to_string(rc)};
@@ -220,10 +221,10 @@ Status Kernel::calibrate() {
     gpu::Event marks[2] = {nullptr, nullptr};
     Status status;
     for (gpu::Event& mark : marks) {
-        status = status.ok() ? device_.status_of(
-                                   runtime.event_create_with_flags(&mark, gpu::event_default),
-                                   "EventCreateWithFlags")
-                             : status;
+        status = status.ok()
+                     ? device_.status_of(runtime.event_create_with_flags(&mark, gpu::event_default),
+                                         "EventCreateWithFlags")
+                     : status;
     }
     // The first launches pay for loading, and find the clocks low.
     for (int i = 0; i < 6 && status.ok(); ++i) {
@@ -232,9 +233,9 @@ Status Kernel::calibrate() {
         runtime.event_record(marks[1], stream_);
         status = status.ok() ? wait_idle(device_, stream_) : status;
         float milliseconds = 0;
-        status = status.ok() ? device_.status_of(runtime.event_elapsed_time(&milliseconds, marks[0],
-                                                                            marks[1]),
-                                                 "EventElapsedTime")
+        status = status.ok() ? device_.status_of(
+                                   runtime.event_elapsed_time(&milliseconds, marks[0], marks[1]),
+                                   "EventElapsedTime")
                              : status;
         const double us = std::max(1.0, 1000.0 * static_cast<double>(milliseconds));
         const double wanted = iterations_ * launch_us / us;

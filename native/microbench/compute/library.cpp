@@ -17,11 +17,11 @@ void find(void* handle, const char* name, Function*& out, std::string& missing) 
 }  // namespace
 
 #define COLLSCOPE_FIND(member, name, parameters) find(handle, #name, api.member, missing);
-#define COLLSCOPE_BIND(Api, LIST)             \
+#define COLLSCOPE_BIND(Api, LIST)              \
     std::string bind(void* handle, Api& api) { \
-        std::string missing;                  \
-        LIST(COLLSCOPE_FIND)                  \
-        return missing;                       \
+        std::string missing;                   \
+        LIST(COLLSCOPE_FIND)                   \
+        return missing;                        \
     }
 COLLSCOPE_BIND(Cublas, COLLSCOPE_CUBLAS)
 COLLSCOPE_BIND(Rocblas, COLLSCOPE_ROCBLAS)

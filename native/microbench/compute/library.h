@@ -17,9 +17,9 @@ std::string bind(void* handle, Hiprtc& api);
 std::string bind(void* handle, CudaModule& api);
 std::string bind(void* handle, HipModule& api);
 
-// Opens `given`, or the candidates of `file` one after the other, until `use` returns an empty text;
-// otherwise `use` returns what is wrong. When none works, returns the error of `given`, else of the
-// first candidate that exists, else "not found".
+// Opens `given`, or the candidates of `file` one after the other, until `use` returns an empty
+// text; otherwise `use` returns what is wrong. When none works, returns the error of `given`, else
+// of the first candidate that exists, else "not found".
 std::string first_that_works(const LibraryFile& file, const std::string& given,
                              const std::function<std::string(void* handle)>& use);
 

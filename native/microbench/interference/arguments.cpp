@@ -22,7 +22,8 @@ Every class of the plan (mode unique) beside computation on another stream.
   --compiler PATH    libnvrtc or libhiprtc, for the kernel
   --priority P       of the calls' stream: high (default) or normal
   --channels TEXT    copied to the column of that name
-  --backend B        auto (default), )" + gpu::vendor_names() +
+  --backend B        auto (default), )" +
+    gpu::vendor_names() +
     R"(, host (MPI and a thread)
   --library PATH     libnccl or librccl to measure
   --runtime PATH     libcudart or libamdhip64
@@ -38,7 +39,7 @@ Exit codes: 0 ok, 2 usage, 3 plan or CSV unusable, 5 library or GPU missing, 6 a
 
 // Of collscope-replayer's options those that make sense here.
 constexpr std::array<std::string_view, 13> shared = {
-    "--csv",     "--backend", "--library", "--runtime", "--budget", "--verify", "--verify-limit",
+    "--csv",     "--backend", "--library", "--runtime", "--budget",   "--verify", "--verify-limit",
     "--timeout", "--append",  "--label",   "--round",   "--progress", "--help"};
 
 // Where an option's value goes; null when the option is not ours.

@@ -11,8 +11,8 @@ namespace collscope {
 struct InterferenceOptions {
     Options common;  // those that collscope-replayer has too
     ComputeOptions compute;
-    std::string channels;             // the setting's, copied to the column of that name
-    std::string priority = "high";    // of the calls: high or normal
+    std::string channels;           // the setting's, copied to the column of that name
+    std::string priority = "high";  // of the calls: high or normal
     bool help = false;
 };
 

@@ -5,9 +5,9 @@
 
 #include "checked_run.h"
 #include "csv_text.h"
-#include "interference/rows.h"
-#include "interference/measure.h"
 #include "interference/arguments.h"
+#include "interference/measure.h"
+#include "interference/rows.h"
 #include "metadata.h"
 #include "start.h"
 
@@ -77,16 +77,16 @@ InterferenceRow row_of(const Run& run, const Row& of_class, Disturbance measured
     out.measured = std::move(measured);
     if (out.of_class.status == "ok" && out.measured.compute_with_us.empty()) {
         out.of_class.status = "uncovered";
-        out.of_class.message = "the calls or the work ended before the other, however many there "
-                               "were: nothing is known of them beside each other";
+        out.of_class.message =
+            "the calls or the work ended before the other, however many there "
+            "were: nothing is known of them beside each other";
     }
     return out;
 }
 
 Status verify(Session& session, const Launch& launch, std::size_t items, Row& row) {
     CheckResult result;
-    const Status status =
-        run_checked(session, launch, items, session.options.verify != 0, result);
+    const Status status = run_checked(session, launch, items, session.options.verify != 0, result);
     const bool wrong =
         std::any_of(result.wrong.begin(), result.wrong.end(), [](auto n) { return n != 0; });
     if (status.ok() && wrong) {
@@ -181,8 +181,7 @@ Status run_classes(Run& run, bool& failed) {
     session.watchdog.stop();
     bool lost = false;
     for (std::size_t i = 0; i < plan.classes.size(); ++i) {
-        const Status status =
-            lost ? give_up(run, i) : run_class(run, i, needs[i], failed, lost);
+        const Status status = lost ? give_up(run, i) : run_class(run, i, needs[i], failed, lost);
         if (!status.ok()) {
             return status;
         }
@@ -258,10 +257,20 @@ int measure_plan(const InterferenceOptions& options, const Control& control, con
                       "rank " + std::to_string(first) + " on " + control.host(first));
     CsvWriter no_csv;
     Kept nothing_kept;
-    Session session{common, plan, control, *backend, local_ranks, watchdog, no_csv, nothing_kept,
-                    {}, {}, device_names(*backend, control),
+    Session session{common,
+                    plan,
+                    control,
+                    *backend,
+                    local_ranks,
+                    watchdog,
+                    no_csv,
+                    nothing_kept,
+                    {},
+                    {},
+                    device_names(*backend, control),
                     std::vector<std::string>(plan.comms.size()),
-                    std::vector<bool>(plan.comms.size()), std::vector<Staging>(1)};
+                    std::vector<bool>(plan.comms.size()),
+                    std::vector<Staging>(1)};
     Run run{options, session, *compute, file};
     return run_all(run);
 }

@@ -27,15 +27,17 @@ int at_most(double wanted, int most) {
 
 // What one measurement found on this rank.
 struct Timed {
-    double us = 0;       // of the work, or of one call
-    double other_us = 0; // one call beside the work; one unit beside the calls
+    double us = 0;        // of the work, or of one call
+    double other_us = 0;  // one call beside the work; one unit beside the calls
     bool covered = true;
 };
 
 class Turns {
 public:
     Turns(Session& session, const Launch& launch, Compute& compute)
-        : session_(session), lane_(launch.lanes.front()), compute_(compute),
+        : session_(session),
+          lane_(launch.lanes.front()),
+          compute_(compute),
           member_(!lane_.calls.empty()) {}
 
     Status run(Disturbance& out);
@@ -114,7 +116,8 @@ Status Turns::compute_with(Timed& out) {
         double begun = 0;
         double ended = 0;
         double last = 0;
-        status = status.ok() ? compute_.between_us(Mark::CallsBegin, Mark::WorkBegin, begun) : status;
+        status =
+            status.ok() ? compute_.between_us(Mark::CallsBegin, Mark::WorkBegin, begun) : status;
         status = status.ok() ? compute_.between_us(Mark::CallsBegin, Mark::WorkEnd, ended) : status;
         status = status.ok() ? compute_.between_us(Mark::CallsBegin, Mark::CallsEnd, last) : status;
         out = {ended - begun, last / calls_beside_, !member_ || last >= ended};
@@ -135,7 +138,8 @@ Status Turns::comm_with(Timed& out) {
         double begun = 0;
         double ended = 0;
         double last = 0;
-        status = status.ok() ? compute_.between_us(Mark::WorkBegin, Mark::CallsBegin, begun) : status;
+        status =
+            status.ok() ? compute_.between_us(Mark::WorkBegin, Mark::CallsBegin, begun) : status;
         status = status.ok() ? compute_.between_us(Mark::WorkBegin, Mark::CallsEnd, ended) : status;
         status = status.ok() ? compute_.between_us(Mark::WorkBegin, Mark::WorkEnd, last) : status;
         out = {(ended - begun) / calls_, last / units_beside_, !member_ || last >= ended};
@@ -177,7 +181,8 @@ Status Turns::warm_up() {
     return status;
 }
 
-// Chooses the work and the calls of a measurement: as the slowest rank needs them, the same for all.
+// Chooses the work and the calls of a measurement: as the slowest rank needs them, the same for
+// all.
 Status Turns::choose_lengths() {
     const Control& control = session_.control;
     Status status = warm_up();
@@ -196,7 +201,8 @@ Status Turns::choose_lengths() {
         calls_ = at_most(batch_us / call, most_calls);
     }
     calls_alone_ = calls_;
-    // Beside work a call may take a hundred times as long, so a few of them are enough for an estimate.
+    // Beside work a call may take a hundred times as long, so a few of them are enough for an
+    // estimate.
     calls_ = std::min(calls_, trial_calls);
     units_beside_ = at_most(1 + cover * call * calls_ / unit, most_units);
     Timed trial;

@@ -16,7 +16,8 @@ const std::string usage_text =
 
   --csv FILE         where results go, a line for each row as it is measured
   --sizes LIST       bytes of one copy, parted by commas
-  --backend B        auto (default), )" + gpu::vendor_names() +
+  --backend B        auto (default), )" +
+    gpu::vendor_names() +
     R"(, host (memcpy and MPI)
   --runtime PATH     libcudart or libamdhip64
   --pairs LIST       devices, as in 0:1,1:0 (default: every ordered pair)
@@ -101,7 +102,8 @@ const std::unordered_map<std::string_view, Setter<CopyOptions>>& with_value() {
          [](CopyOptions& o, std::string_view v) { return to_double(v, 1e-6, o.budget_s); }},
         {"--timeout",
          [](CopyOptions& o, std::string_view v) { return to_double(v, 0.1, o.timeout_s); }},
-        {"--rounds", [](CopyOptions& o, std::string_view v) { return to_whole(v, 1, 1000, o.rounds); }},
+        {"--rounds",
+         [](CopyOptions& o, std::string_view v) { return to_whole(v, 1, 1000, o.rounds); }},
     };
     return setters;
 }

@@ -18,9 +18,9 @@ struct Groups {
 
 struct CopyOptions {
     std::string csv;
-    std::vector<std::uint64_t> sizes;  // bytes of one copy
-    std::string backend = "auto";      // auto, host or a vendor's name
-    std::string runtime;               // path of the GPU runtime; empty: look for it
+    std::vector<std::uint64_t> sizes;        // bytes of one copy
+    std::string backend = "auto";            // auto, host or a vendor's name
+    std::string runtime;                     // path of the GPU runtime; empty: look for it
     std::vector<std::pair<int, int>> pairs;  // source and destination device; empty: all
     Groups groups;
     double budget_s = 0.1;  // per row

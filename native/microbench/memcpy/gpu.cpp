@@ -117,9 +117,10 @@ Status synchronise(const GpuDevice& device) {
 }
 
 Timed async_copies(std::vector<GpuCopy> copies) {
-    return {Timing::Batch,
-            [copies = std::move(copies)](int calls, double& us) { return batch(copies, calls, us); },
-            {}};
+    return {
+        Timing::Batch,
+        [copies = std::move(copies)](int calls, double& us) { return batch(copies, calls, us); },
+        {}};
 }
 
 Timed sync_copies(std::vector<GpuCopy> copies) {
@@ -277,7 +278,9 @@ void GpuCopies::host(std::uint64_t size_bytes) {
         for (const bool is_pinned : {true, false}) {
             std::byte* memory = is_pinned ? pinned.data() : pageable.data();
             const Refusal& none = is_pinned ? no_pinned : no_pageable;
-            const Refusal* why = place->why() ? place->why() : none.message.empty() ? nullptr : &none;
+            const Refusal* why = place->why()           ? place->why()
+                                 : none.message.empty() ? nullptr
+                                                        : &none;
             CopyRow in = row(is_pinned ? "h2d_pinned" : "h2d_pageable", size_bytes, number);
             in.dst_device = number;
             // A copy of pageable memory is one of the host: only its clock sees all of it.

@@ -32,17 +32,17 @@ Status SharedWindow::open(MPI_Comm comm, std::uint64_t size_bytes) {
     MPI_Comm_rank(comm, &process);
     void* mine = nullptr;
     const auto bytes = static_cast<MPI_Aint>(process == 1 ? size_bytes : 0);
-    Status status = mpi_status(
-        MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, comm, &mine, &window_),
-        "MPI_Win_allocate_shared");
+    Status status =
+        mpi_status(MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, comm, &mine, &window_),
+                   "MPI_Win_allocate_shared");
     if (!status.ok()) {
         return status;
     }
     MPI_Aint size = 0;
     int unit = 0;
     void* found = nullptr;
-    status = mpi_status(MPI_Win_shared_query(window_, 1, &size, &unit, &found),
-                        "MPI_Win_shared_query");
+    status =
+        mpi_status(MPI_Win_shared_query(window_, 1, &size, &unit, &found), "MPI_Win_shared_query");
     data_ = static_cast<std::byte*>(found);
     return status.ok() ? mpi_status(MPI_Win_lock_all(MPI_MODE_NOCHECK, window_), "MPI_Win_lock_all")
                        : status;
@@ -210,7 +210,9 @@ Timed HostCopies::both_do(const Kind& kind) {
 }
 
 Status HostCopies::ask(const Wish& wish, double& us, std::uint64_t& n_wrong) {
-    const auto mine = [this, &us](const Wish& w, std::uint64_t& wrong) { return part(w, us, wrong); };
+    const auto mine = [this, &us](const Wish& w, std::uint64_t& wrong) {
+        return part(w, us, wrong);
+    };
     return partner_.together(wish, mine, n_wrong);
 }
 
@@ -221,18 +223,22 @@ Status HostCopies::part(const Wish& wish, double& us, std::uint64_t& n_wrong) {
     switch (wish.what) {
         case time_open:
         case time_close:
-        case time_copy_open: return windows(wish, us, n_wrong);
+        case time_copy_open:
+            return windows(wish, us, n_wrong);
         case send:
             status = transfers(wish.calls, us);
             return status.ok() && receives && wish.seed != 0
                        ? look(recv_.data(), wish.seed, n_wrong)
                        : status;
-        case open_window: return window_.open(comm_, size_);
-        case close_window: return window_.close();
+        case open_window:
+            return window_.open(comm_, size_);
+        case close_window:
+            return window_.close();
         case look_into_window:
             status = receives ? window_.sync() : Status{};
             return status.ok() && receives ? look(window_.data(), wish.seed, n_wrong) : status;
-        default: return {"an unknown wish"};
+        default:
+            return {"an unknown wish"};
     }
 }
 

@@ -46,7 +46,8 @@ Status warm_up(const Timed& timed, double budget_s, double& us) {
     bool more = us < budget_s * 1e6 / 8;
     for (int i = 0; i < most_estimates && status.ok() && more; ++i) {
         const double before = us;
-        const double calls = std::clamp(estimate_us / std::max(us, 0.1), 1.0, double{estimate_calls});
+        const double calls =
+            std::clamp(estimate_us / std::max(us, 0.1), 1.0, double{estimate_calls});
         status = timed.run(static_cast<int>(calls), us);
         more = steady_us() < end && us < 0.9 * before;
     }
@@ -75,7 +76,9 @@ Status take_samples(const Timed& timed, double budget_s, CopyRow& row) {
 }
 
 CopyRows::CopyRows(const CopyOptions& options, const Control& control, CopyRow base)
-    : options_(options), control_(control), base_(std::move(base)),
+    : options_(options),
+      control_(control),
+      base_(std::move(base)),
       watchdog_(options.timeout_s, control.writer(), "host " + control.host(control.first_rank())) {
     watchdog_.waiting_for("copying");
     watchdog_.on_expiry([this](const std::string& message) {
@@ -147,9 +150,7 @@ void CopyRows::complain(const CopyRow& row) {
                  row.status == "wrong" ? "wrong bytes arrived" : row.message.c_str());
 }
 
-void CopyRows::write(const CopyRow& row) {
-    keep_error(csv_.write(row));
-}
+void CopyRows::write(const CopyRow& row) { keep_error(csv_.write(row)); }
 
 void CopyRows::write_end() { keep_error(csv_.write_end()); }
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "control.h"
-#include "memcpy/rows.h"
 #include "memcpy/arguments.h"
+#include "memcpy/rows.h"
 #include "options.h"
 #include "watchdog.h"
 

@@ -101,8 +101,10 @@ int run_gpu(const CopyOptions& options, const Control& control, const gpu::Libra
 
 int run_on(const CopyOptions& options, const Control& control) {
     if (control.processes() > 2) {
-        return refuse(control, "memcpy: " + std::to_string(control.processes()) +
-                                   " processes were started. Start one or two.", exit_usage);
+        return refuse(control,
+                      "memcpy: " + std::to_string(control.processes()) +
+                          " processes were started. Start one or two.",
+                      exit_usage);
     }
     if (options.backend == "host") {
         return run_host(options, control);

@@ -55,9 +55,7 @@ Status CopyCsv::open(const std::string& path,
     return status.ok() ? file_.write(text + copy_header() + '\n') : status;
 }
 
-Status CopyCsv::write(const CopyRow& row) {
-    return file_.write(line_of(row) + '\n');
-}
+Status CopyCsv::write(const CopyRow& row) { return file_.write(line_of(row) + '\n'); }
 
 Status CopyCsv::write_end() { return file_.write_end(); }
 

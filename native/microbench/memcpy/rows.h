@@ -22,9 +22,9 @@ struct CopyRow {
     bool carries = true;                        // false: nothing is copied, so no bandwidth
     std::vector<double> samples_us;             // of one repetition
     std::uint64_t iterations = 0;
-    std::optional<std::uint64_t> n_wrong;       // bytes
-    std::string checked;                        // all, sample
-    std::string status = "ok";                  // ok, wrong, failed, timeout, skipped
+    std::optional<std::uint64_t> n_wrong;  // bytes
+    std::string checked;                   // all, sample
+    std::string status = "ok";             // ok, wrong, failed, timeout, skipped
     std::string message;
     std::string device, runtime, hostname, started;
 };

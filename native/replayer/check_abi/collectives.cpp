@@ -52,17 +52,16 @@ static_assert(ncclAvg == static_cast<int>(Redop::Avg));
 
 static_assert(oldest_collective_version == NCCL_VERSION(2, 10, 0));
 
-#define CHECK(member, name, parameters)                                                  \
-    static_assert(                                                                       \
-        check_abi::same_signature<decltype(CollectiveLibrary::member), decltype(&name)>, \
-        #name);
+#define CHECK(member, name, parameters)                                                            \
+    static_assert(check_abi::same_signature<decltype(CollectiveLibrary::member), decltype(&name)>, \
+                  #name);
 COLLSCOPE_COLLECTIVE_REQUIRED(CHECK)
 COLLSCOPE_COLLECTIVE_OPTIONAL(CHECK)
 // A function that vendors spell differently: its name in the table, and its signature.
-#define CHECK_SPELLED(vendor, member, name)                                                      \
-    static_assert(std::string_view(vendor.member) == #name);                                     \
-    static_assert(                                                                               \
-        check_abi::same_signature<decltype(CollectiveLibrary::member), decltype(&name)>, #name);
+#define CHECK_SPELLED(vendor, member, name)                                                        \
+    static_assert(std::string_view(vendor.member) == #name);                                       \
+    static_assert(check_abi::same_signature<decltype(CollectiveLibrary::member), decltype(&name)>, \
+                  #name);
 #ifdef CHECK_CUDA
 CHECK_SPELLED(cuda, all_to_all, ncclAlltoAll)
 #else

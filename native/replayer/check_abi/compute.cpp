@@ -21,7 +21,7 @@
 
 namespace collscope::gpu {
 
-#define CHECK(member, name, parameters)                                                       \
+#define CHECK(member, name, parameters) \
     static_assert(check_abi::same_signature<decltype(Api::member), decltype(&::name)>, #name);
 
 #ifdef CHECK_CUDA

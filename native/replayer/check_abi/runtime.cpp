@@ -10,12 +10,10 @@
 using DeviceProp = cudaDeviceProp;
 static_assert(cudaErrorInsufficientDriver == collscope::gpu::error_insufficient_driver);
 static_assert(cudaErrorMemoryAllocation == collscope::gpu::error_out_of_memory);
-static_assert(cudaDevAttrMultiProcessorCount ==
-              collscope::gpu::cuda.multiprocessor_count);
+static_assert(cudaDevAttrMultiProcessorCount == collscope::gpu::cuda.multiprocessor_count);
 static_assert(cudaDevAttrComputeCapabilityMajor == collscope::gpu::cuda_capability_major);
 static_assert(cudaDevAttrComputeCapabilityMinor == collscope::gpu::cuda_capability_minor);
-static_assert(cudaDevAttrMaxSharedMemoryPerBlockOptin ==
-              collscope::gpu::cuda_shared_memory_optin);
+static_assert(cudaDevAttrMaxSharedMemoryPerBlockOptin == collscope::gpu::cuda_shared_memory_optin);
 static_assert(cudaHostAllocDefault == collscope::gpu::host_alloc_default);
 #define CHECKED_VERSION CUDART_VERSION
 constexpr const collscope::gpu::Vendor& checked = collscope::gpu::cuda;
@@ -28,8 +26,7 @@ constexpr const collscope::gpu::Vendor& checked = collscope::gpu::cuda;
 using DeviceProp = hipDeviceProp_t;
 static_assert(hipErrorInsufficientDriver == collscope::gpu::error_insufficient_driver);
 static_assert(hipErrorOutOfMemory == collscope::gpu::error_out_of_memory);
-static_assert(hipDeviceAttributeMultiprocessorCount ==
-              collscope::gpu::hip.multiprocessor_count);
+static_assert(hipDeviceAttributeMultiprocessorCount == collscope::gpu::hip.multiprocessor_count);
 static_assert(hipHostMallocDefault == collscope::gpu::host_alloc_default);
 #define CHECKED_VERSION HIP_VERSION
 constexpr const collscope::gpu::Vendor& checked = collscope::gpu::hip;
@@ -49,8 +46,7 @@ static_assert(VENDOR(MemcpyDeviceToHost) == memcpy_device_to_host);
 static_assert(VENDOR(MemcpyDeviceToDevice) == memcpy_device_to_device);
 static_assert(VENDOR(MemcpyDefault) == memcpy_default);
 static_assert(VENDOR(ErrorPeerAccessAlreadyEnabled) == error_peer_access_already_enabled);
-static_assert(VENDOR(IpcMemLazyEnablePeerAccess) ==
-              checked.ipc_flag(CHECKED_VERSION));
+static_assert(VENDOR(IpcMemLazyEnablePeerAccess) == checked.ipc_flag(CHECKED_VERSION));
 static_assert(sizeof(VENDOR(IpcMemHandle_t)) == sizeof(IpcMemHandle));
 static_assert(alignof(VENDOR(IpcMemHandle_t)) == alignof(IpcMemHandle));
 static_assert(VENDOR(StreamNonBlocking) == stream_non_blocking);
@@ -62,19 +58,18 @@ static_assert(offsetof(DeviceProp, name) == 0 && sizeof(DeviceProp::name) == 256
 static_assert(offsetof(DeviceProperties, name) == 0 && sizeof(DeviceProperties::name) == 256);
 
 // The struct is ours, far larger than theirs, so only its pointer is compared.
-#define CHECK(member, name, parameters)                                                 \
-    static_assert(                                                                      \
-        check_abi::same_signature<decltype(Runtime::member), decltype(&VENDOR(name))>,  \
-        #name);
+#define CHECK(member, name, parameters)                                                          \
+    static_assert(check_abi::same_signature<decltype(Runtime::member), decltype(&VENDOR(name))>, \
+                  #name);
 COLLSCOPE_RUNTIME_REQUIRED(CHECK)
 COLLSCOPE_RUNTIME_OPTIONAL(CHECK)
 // A function that vendors spell differently: its name in the table, and its signature.
 #define TEXT(name) #name
 #define TEXT_OF(name) TEXT(name)
 #define VENDOR_OF(name) VENDOR(name)
-#define CHECK_SPELLED(member, name)                                                             \
-    static_assert(std::string_view(checked.member) == TEXT_OF(name));                           \
-    static_assert(                                                                              \
+#define CHECK_SPELLED(member, name)                                   \
+    static_assert(std::string_view(checked.member) == TEXT_OF(name)); \
+    static_assert(                                                    \
         check_abi::same_signature<decltype(Runtime::member), decltype(&VENDOR_OF(name))>, #name);
 CHECK_SPELLED(host_alloc, HOST_ALLOC)
 CHECK_SPELLED(host_free, HOST_FREE)

@@ -68,8 +68,8 @@ std::vector<std::string> runtime_candidates(const Vendor& vendor, const std::str
         const std::string major = ".so." + std::to_string(cuda_major_of_nccl(nccl_path));
         std::stable_partition(names.begin(), names.end(), [&](const std::string& name) {
             const std::size_t at = name.find(major);
-            return at != std::string::npos && (at + major.size() == name.size() ||
-                                               name[at + major.size()] == '.');
+            return at != std::string::npos &&
+                   (at + major.size() == name.size() || name[at + major.size()] == '.');
         });
     }
     return names;
@@ -142,8 +142,8 @@ void find_collectives(const Vendor& vendor, const std::string& path, Libraries& 
         if (!handle) {
             continue;
         }
-        out.error = resolve_collectives(handle, vendor, name, out.collectives,
-                                        out.collective_symbols);
+        out.error =
+            resolve_collectives(handle, vendor, name, out.collectives, out.collective_symbols);
         return;
     }
     out.error = not_found(vendor.library_label, vendor.library, "--library", reason);
@@ -158,10 +158,10 @@ Libraries first_usable(const std::vector<const Vendor*>& open, Load load) {
         if (loaded.ok() && loaded.devices > 0) {
             return loaded;
         }
-        const std::string error =
-            loaded.ok() ? std::string(vendor->name) + ": no usable GPU: " + loaded.no_gpu +
-                              ". Check the driver, or use --backend host."
-                        : loaded.error;
+        const std::string error = loaded.ok() ? std::string(vendor->name) +
+                                                    ": no usable GPU: " + loaded.no_gpu +
+                                                    ". Check the driver, or use --backend host."
+                                              : loaded.error;
         errors += (errors.empty() ? "" : " ") + error;
     }
     Libraries none;

@@ -14,8 +14,8 @@ struct Libraries {
     Symbols runtime_symbols;  // wanted 0: the library was not opened
     CollectiveLibrary collectives;
     Symbols collective_symbols;
-    std::string error;  // a sentence when something required is missing; the rest is then a report
-    int devices = 0;    // usable GPUs
+    std::string error;   // a sentence when something required is missing; the rest is then a report
+    int devices = 0;     // usable GPUs
     std::string no_gpu;  // why there are none, in the runtime's words; empty otherwise
 
     bool ok() const { return error.empty(); }
@@ -26,7 +26,8 @@ struct Libraries {
 // Opens `library` and `runtime` where given. Otherwise looks for them, newest first, by soname (as
 // LD_LIBRARY_PATH and the system's configuration say), in the folders of COLLSCOPE_LIBRARY_PATH
 // (parted by colons), and where the vendor installs them.
-Libraries load_libraries(const Vendor& vendor, const std::string& library, const std::string& runtime);
+Libraries load_libraries(const Vendor& vendor, const std::string& library,
+                         const std::string& runtime);
 
 // The vendors that `backend` ("auto" or a vendor's name) and the file name of `library` leave open.
 std::vector<const Vendor*> vendors_for(const std::string& backend, const std::string& library);

@@ -43,9 +43,9 @@ std::string resolve_collectives(void* handle, const Vendor& vendor, const std::s
     required = false;
     COLLSCOPE_COLLECTIVE_OPTIONAL(COLLSCOPE_RESOLVE)
 #undef COLLSCOPE_RESOLVE
-#define COLLSCOPE_RESOLVE(member, parameters)                           \
-    if (vendor.member) {                                                \
-        resolve(handle, vendor.member, required, api.member, symbols);  \
+#define COLLSCOPE_RESOLVE(member, parameters)                          \
+    if (vendor.member) {                                               \
+        resolve(handle, vendor.member, required, api.member, symbols); \
     }
     COLLSCOPE_COLLECTIVE_SPELLED(COLLSCOPE_RESOLVE)
 #undef COLLSCOPE_RESOLVE
@@ -77,9 +77,9 @@ std::string resolve_runtime(void* handle, const Vendor& vendor, const std::strin
     required = false;
     COLLSCOPE_RUNTIME_OPTIONAL(COLLSCOPE_RESOLVE)
 #undef COLLSCOPE_RESOLVE
-#define COLLSCOPE_RESOLVE(member, parameters)                                         \
-    if (vendor.member) {                                                              \
-        resolve(handle, api.function(vendor.member), required, api.member, symbols);  \
+#define COLLSCOPE_RESOLVE(member, parameters)                                        \
+    if (vendor.member) {                                                             \
+        resolve(handle, api.function(vendor.member), required, api.member, symbols); \
     }
     COLLSCOPE_RUNTIME_SPELLED(COLLSCOPE_RESOLVE)
 #undef COLLSCOPE_RESOLVE

@@ -48,50 +48,51 @@ struct DeviceProperties {
 };
 
 // X(member, name without prefix, parameters); all return the runtime's error as an int.
-#define COLLSCOPE_RUNTIME_REQUIRED(X)                                                        \
-    X(runtime_get_version, RuntimeGetVersion, (int*))                                        \
-    X(get_device_count, GetDeviceCount, (int*))                                              \
-    X(set_device, SetDevice, (int))                                                          \
-    X(device_get_attribute, DeviceGetAttribute, (int*, int, int))                            \
-    X(stream_priority_range, DeviceGetStreamPriorityRange, (int*, int*))                     \
-    X(get_last_error, GetLastError, ())                                                      \
-    X(malloc, Malloc, (void**, std::size_t))                                                 \
-    X(free, Free, (void*))                                                                   \
-    X(mem_get_info, MemGetInfo, (std::size_t*, std::size_t*))                                \
-    X(memcpy_async, MemcpyAsync, (void*, const void*, std::size_t, int, Stream))             \
-    X(memset_async, MemsetAsync, (void*, int, std::size_t, Stream))                          \
-    X(stream_create_with_flags, StreamCreateWithFlags, (Stream*, unsigned))                  \
-    X(stream_create_with_priority, StreamCreateWithPriority, (Stream*, unsigned, int))       \
-    X(stream_destroy, StreamDestroy, (Stream))                                               \
-    X(stream_query, StreamQuery, (Stream))                                                   \
-    X(stream_wait_event, StreamWaitEvent, (Stream, Event, unsigned))                         \
-    X(stream_synchronize, StreamSynchronize, (Stream))                                       \
-    X(stream_begin_capture, StreamBeginCapture, (Stream, int))                               \
-    X(stream_end_capture, StreamEndCapture, (Stream, Graph*))                                \
-    X(event_create_with_flags, EventCreateWithFlags, (Event*, unsigned))                     \
-    X(event_destroy, EventDestroy, (Event))                                                  \
-    X(event_record, EventRecord, (Event, Stream))                                            \
-    X(event_query, EventQuery, (Event))                                                      \
-    X(event_elapsed_time, EventElapsedTime, (float*, Event, Event))                          \
-    X(graph_instantiate_with_flags, GraphInstantiateWithFlags,                               \
-      (GraphExec*, Graph, unsigned long long))                                               \
-    X(graph_launch, GraphLaunch, (GraphExec, Stream))                                        \
-    X(graph_exec_destroy, GraphExecDestroy, (GraphExec))                                     \
+#define COLLSCOPE_RUNTIME_REQUIRED(X)                                                  \
+    X(runtime_get_version, RuntimeGetVersion, (int*))                                  \
+    X(get_device_count, GetDeviceCount, (int*))                                        \
+    X(set_device, SetDevice, (int))                                                    \
+    X(device_get_attribute, DeviceGetAttribute, (int*, int, int))                      \
+    X(stream_priority_range, DeviceGetStreamPriorityRange, (int*, int*))               \
+    X(get_last_error, GetLastError, ())                                                \
+    X(malloc, Malloc, (void**, std::size_t))                                           \
+    X(free, Free, (void*))                                                             \
+    X(mem_get_info, MemGetInfo, (std::size_t*, std::size_t*))                          \
+    X(memcpy_async, MemcpyAsync, (void*, const void*, std::size_t, int, Stream))       \
+    X(memset_async, MemsetAsync, (void*, int, std::size_t, Stream))                    \
+    X(stream_create_with_flags, StreamCreateWithFlags, (Stream*, unsigned))            \
+    X(stream_create_with_priority, StreamCreateWithPriority, (Stream*, unsigned, int)) \
+    X(stream_destroy, StreamDestroy, (Stream))                                         \
+    X(stream_query, StreamQuery, (Stream))                                             \
+    X(stream_wait_event, StreamWaitEvent, (Stream, Event, unsigned))                   \
+    X(stream_synchronize, StreamSynchronize, (Stream))                                 \
+    X(stream_begin_capture, StreamBeginCapture, (Stream, int))                         \
+    X(stream_end_capture, StreamEndCapture, (Stream, Graph*))                          \
+    X(event_create_with_flags, EventCreateWithFlags, (Event*, unsigned))               \
+    X(event_destroy, EventDestroy, (Event))                                            \
+    X(event_record, EventRecord, (Event, Stream))                                      \
+    X(event_query, EventQuery, (Event))                                                \
+    X(event_elapsed_time, EventElapsedTime, (float*, Event, Event))                    \
+    X(graph_instantiate_with_flags, GraphInstantiateWithFlags,                         \
+      (GraphExec*, Graph, unsigned long long))                                         \
+    X(graph_launch, GraphLaunch, (GraphExec, Stream))                                  \
+    X(graph_exec_destroy, GraphExecDestroy, (GraphExec))                               \
     X(graph_destroy, GraphDestroy, (Graph))
 
 // Only the device's name and address, and copies between devices and processes, depend on these.
-#define COLLSCOPE_RUNTIME_OPTIONAL(X)                                         \
-    X(get_device_properties, GetDeviceProperties, (DeviceProperties*, int))   \
-    X(device_get_pci_bus_id, DeviceGetPCIBusId, (char*, int, int))            \
-    X(device_can_access_peer, DeviceCanAccessPeer, (int*, int, int))          \
-    X(device_enable_peer_access, DeviceEnablePeerAccess, (int, unsigned))     \
-    X(ipc_get_mem_handle, IpcGetMemHandle, (IpcMemHandle*, void*))            \
+#define COLLSCOPE_RUNTIME_OPTIONAL(X)                                          \
+    X(get_device_properties, GetDeviceProperties, (DeviceProperties*, int))    \
+    X(device_get_pci_bus_id, DeviceGetPCIBusId, (char*, int, int))             \
+    X(device_can_access_peer, DeviceCanAccessPeer, (int*, int, int))           \
+    X(device_enable_peer_access, DeviceEnablePeerAccess, (int, unsigned))      \
+    X(ipc_get_mem_handle, IpcGetMemHandle, (IpcMemHandle*, void*))             \
     X(ipc_open_mem_handle, IpcOpenMemHandle, (void**, IpcMemHandle, unsigned)) \
     X(ipc_close_mem_handle, IpcCloseMemHandle, (void*))
-// X(member, parameters). The vendor has the name in a field called like the member; all are optional.
-#define COLLSCOPE_RUNTIME_SPELLED(X)                 \
-    X(host_alloc, (void**, std::size_t, unsigned))   \
-    X(host_free, (void*))                            \
+// X(member, parameters). The vendor has the name in a field called like the member; all are
+// optional.
+#define COLLSCOPE_RUNTIME_SPELLED(X)               \
+    X(host_alloc, (void**, std::size_t, unsigned)) \
+    X(host_free, (void*))                          \
     X(new_device_properties, (DeviceProperties*, int))
 
 // A loaded runtime. An optional function that it lacks is null.

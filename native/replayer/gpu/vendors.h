@@ -40,7 +40,7 @@ struct Vendor {
     const char* all_to_all;
     const char* all_to_allv;
 
-    int multiprocessor_count;  // number of the attribute of a device
+    int multiprocessor_count;           // number of the attribute of a device
     unsigned (*ipc_flag)(int version);  // the only one that IpcOpenMemHandle takes
     // The library takes only streams of the runtime that it is linked to. Otherwise it carries a
     // runtime of its own, and takes streams of any.
