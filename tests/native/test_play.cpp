@@ -58,8 +58,8 @@ void test_what_does_not_fit() {
     CHECK(refused([](Sample& s) { s.first[1] = 3; }));
     CHECK(refused([](Sample& s) { s.target[0] = 6; }));
     CHECK(refused([](Sample& s) { s.kernel[2] = 1; }));
-    CHECK(refused([](Sample& s) { s.kernel[5] = 0; }));          // the row starts twice
-    CHECK(refused([](Sample& s) { s.trace.back() = 1; }));       // and ends on another GPU
+    CHECK(refused([](Sample& s) { s.kernel[5] = 0; }));     // the row starts twice
+    CHECK(refused([](Sample& s) { s.trace.back() = 1; }));  // and ends on another GPU
     CHECK(refused([](Sample& s) { s.causes[2] = -1; }));
     CHECK(refused([](Sample& s) { s.change[3] = std::numeric_limits<std::int64_t>::max(); }));
     CHECK(refused([](Sample& s) { s.trace[0] = -1; }));

@@ -69,8 +69,9 @@ void columns() {
 }
 
 void untimed() {
-    for (const char* times : {"", R"("ts": 1, )", R"("ts": -1, "dur": 1, )", R"("ts": 1, "dur": -1, )",
-                              R"("ts": 4000000000000000, "dur": 1, )", R"("ts": null, "dur": 1, )"}) {
+    for (const char* times :
+         {"", R"("ts": 1, )", R"("ts": -1, "dur": 1, )", R"("ts": 1, "dur": -1, )",
+          R"("ts": 4000000000000000, "dur": 1, )", R"("ts": null, "dur": 1, )"}) {
         const std::string text =
             R"({"ph": "X", )" + std::string(times) + R"("cat": "kernel", "name": "k"})";
         const std::optional<Events> found = scan(text, false, 0);
@@ -79,7 +80,8 @@ void untimed() {
 }
 
 void origin() {
-    const std::string first = R"({"ph": "X", "ts": 1682725898236567.123, "cat": "python_function"})";
+    const std::string first =
+        R"({"ph": "X", "ts": 1682725898236567.123, "cat": "python_function"})";
     const std::string second =
         R"({"ph": "X", "ts": 1682725898236566.5, "dur": 2, "cat": "Kernel", "name": "k"})";
     const std::optional<Events> found = scan(first + "," + second, true, 0);
@@ -87,9 +89,9 @@ void origin() {
     CHECK(found && found->gpu.start_us == (std::vector<double>{-0.5}));
     const std::optional<Events> later = scan(second, true, 1682725898236000);
     CHECK(later && later->gpu.start_us == (std::vector<double>{566.5}));
-    CHECK(!taken(first, false));                                      // a double does not hold it
+    CHECK(!taken(first, false));  // a double does not hold it
     CHECK(!taken(R"({"ph": "X", "ts": 1682725898236567.1234})", true));  // beyond ns
-    CHECK(!taken(R"({"ph": "X", "ts": 0.5})", true));                 // no origin yet
+    CHECK(!taken(R"({"ph": "X", "ts": 0.5})", true));                    // no origin yet
 }
 
 void accepted() {
@@ -103,22 +105,57 @@ void accepted() {
 
 void refused() {
     const std::vector<std::string> bad = {
-        "{", "{}", "[]", "1", "null", ",", R"({"ph": "X"},)", R"(,{"ph": "X"})",
-        R"({"ph": "X"} {"ph": "X"})", R"({"ph": "X",})", R"({"ph": "X")", R"({"ph": null})",
-        R"({"ph": 1})", R"({"p\u0068": "X"})", R"({"cat": "kernel"})",
-        with(R"("x": [1,])"), with(R"("x": {"a": 1,})"), with(R"("x": {"a" 1})"), with(R"("x": 01)"),
-        with(R"("x": 1.)"), with(R"("x": -)"), with(R"("x": 1e)"), with(R"("x": nul)"),
-        with(R"("x": "\x")"), with(R"("x": "\u12g4")"), with(R"("x": "\ud83d\ude00")"),
-        with("\"x\": \"\n\""), with("\"x\": \"\xff\""), with("\"x\": \"\xc0\xaf\""),
-        with("\"x\": \"\xed\xa0\x80\""), with("\"x\": \"\xf4\x90\x80\x80\""), with("\"x\": \"\xe2\x82\""),
-        with(R"("ts": "1")"), with(R"("ts": 1e3)"), with(R"("ts": 9007199254740993)"),
-        with(R"("ts": 0.1234567890123456789)"), with(R"("ts": -0)"), with(R"("dur": true)"),
-        with(R"("tid": 1.5)"), with(R"("id": [])"), with(R"("cat": "k\u0065rnel")"),
-        with(R"("cat": "ac2g", "id": "7")"), with(R"("args": [])"),
-        argument(R"("correlation": "9")"), argument(R"("correlation": 9.0)"),
-        argument(R"("correlation": 1234567890123456789)"), argument(R"("Rank": "0")"),
-        argument(R"("dtype": 1)"), argument(R"("Process Group Ranks": [0, "1"])"),
-        argument(R"("Process Group Name": [])"), argument(R"("stream": {})"),
+        "{",
+        "{}",
+        "[]",
+        "1",
+        "null",
+        ",",
+        R"({"ph": "X"},)",
+        R"(,{"ph": "X"})",
+        R"({"ph": "X"} {"ph": "X"})",
+        R"({"ph": "X",})",
+        R"({"ph": "X")",
+        R"({"ph": null})",
+        R"({"ph": 1})",
+        R"({"p\u0068": "X"})",
+        R"({"cat": "kernel"})",
+        with(R"("x": [1,])"),
+        with(R"("x": {"a": 1,})"),
+        with(R"("x": {"a" 1})"),
+        with(R"("x": 01)"),
+        with(R"("x": 1.)"),
+        with(R"("x": -)"),
+        with(R"("x": 1e)"),
+        with(R"("x": nul)"),
+        with(R"("x": "\x")"),
+        with(R"("x": "\u12g4")"),
+        with(R"("x": "\ud83d\ude00")"),
+        with("\"x\": \"\n\""),
+        with("\"x\": \"\xff\""),
+        with("\"x\": \"\xc0\xaf\""),
+        with("\"x\": \"\xed\xa0\x80\""),
+        with("\"x\": \"\xf4\x90\x80\x80\""),
+        with("\"x\": \"\xe2\x82\""),
+        with(R"("ts": "1")"),
+        with(R"("ts": 1e3)"),
+        with(R"("ts": 9007199254740993)"),
+        with(R"("ts": 0.1234567890123456789)"),
+        with(R"("ts": -0)"),
+        with(R"("dur": true)"),
+        with(R"("tid": 1.5)"),
+        with(R"("id": [])"),
+        with(R"("cat": "k\u0065rnel")"),
+        with(R"("cat": "ac2g", "id": "7")"),
+        with(R"("args": [])"),
+        argument(R"("correlation": "9")"),
+        argument(R"("correlation": 9.0)"),
+        argument(R"("correlation": 1234567890123456789)"),
+        argument(R"("Rank": "0")"),
+        argument(R"("dtype": 1)"),
+        argument(R"("Process Group Ranks": [0, "1"])"),
+        argument(R"("Process Group Name": [])"),
+        argument(R"("stream": {})"),
         with("\"x\": " + std::string(100, '[') + std::string(100, ']')),
     };
     for (const std::string& text : bad) {

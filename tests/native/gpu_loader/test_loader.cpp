@@ -107,9 +107,10 @@ void names() {
 
 int main(int argc, char** argv) {
     const std::map<std::string, void (*)()> cases{
-        {"good", good},   {"lacking", lacking}, {"old", old},   {"absent", absent},
-        {"nogpu", nogpu}, {"usable", usable},   {"major", major}, {"rccl", rccl},
-        {"two_runtimes", two_runtimes},         {"names", names}};
+        {"good", good},     {"lacking", lacking}, {"old", old},
+        {"absent", absent}, {"nogpu", nogpu},     {"usable", usable},
+        {"major", major},   {"rccl", rccl},       {"two_runtimes", two_runtimes},
+        {"names", names}};
     cases.at(argc > 1 ? argv[1] : "good")();
     return check::result();
 }

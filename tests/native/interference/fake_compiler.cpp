@@ -28,8 +28,8 @@ int NAME(CreateProgram)(void** out, const char* source, const char*, int headers
     return headers == 0 ? 0 : 1;
 }
 int NAME(CompileProgram)(void* program, int n, const char* const* options) {
-    const bool kernel = static_cast<Program*>(program)->source.find("__global__ void collscope_load") !=
-                        std::string::npos;
+    const bool kernel = static_cast<Program*>(program)->source.find(
+                            "__global__ void collscope_load") != std::string::npos;
     return n == 1 && kernel && std::strcmp(options[0], FAKE_OPTION) == 0 ? 0 : 6;
 }
 int JOIN(NAME(Get), JOIN(FAKE_GET, Size))(void*, std::size_t* out) {

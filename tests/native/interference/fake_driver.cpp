@@ -19,8 +19,8 @@ int cuLaunchKernel(void*, unsigned x, unsigned y, unsigned z, unsigned threads, 
     ++fake_launches;
     const int iterations = *static_cast<int*>(parameters[1]);
     // 8 multiprocessors; all the shared memory that a block may ask for.
-    const bool good = x == 8 * 256 && y == 1 && z == 1 && threads == 1024 &&
-                      shared == 227 * 1024 && granted_shared == 227 * 1024 &&
+    const bool good = x == 8 * 256 && y == 1 && z == 1 && threads == 1024 && shared == 227 * 1024 &&
+                      granted_shared == 227 * 1024 &&
                       *static_cast<void**>(parameters[0]) != nullptr && iterations >= 1;
     return good ? 0 : 1;
 }

@@ -105,7 +105,8 @@ void kernel() {
         Machine machine;
         const auto compute = machine.make({});
         CHECK(compute && compute->kind() == "kernel");
-        CHECK(contains(compute->description(), "2048 blocks of 1024 threads, one to a multiprocessor"));
+        CHECK(contains(compute->description(),
+                       "2048 blocks of 1024 threads, one to a multiprocessor"));
         const int before = counter("compilers/libcuda.so.1", "fake_launches");
         use(*compute);
         CHECK(counter("compilers/libcuda.so.1", "fake_launches") == before + 3);
@@ -149,10 +150,10 @@ void host() {
 
 int main(int argc, char** argv) {
     const std::map<std::string, void (*)()> cases = {
-        {"gemm", gemm},     {"rocblas", rocblas},
+        {"gemm", gemm},           {"rocblas", rocblas},
         {"next_blas", next_blas}, {"named_blas", named_blas},
-        {"kernel", kernel}, {"no_architecture", no_architecture},
-        {"nothing", nothing}, {"host", host}};
+        {"kernel", kernel},       {"no_architecture", no_architecture},
+        {"nothing", nothing},     {"host", host}};
     const auto found = cases.find(argc > 1 ? argv[1] : "");
     CHECK(found != cases.end());
     if (found != cases.end()) {

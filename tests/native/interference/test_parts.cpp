@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "check.h"
-#include "interference/rows.h"
 #include "interference/arguments.h"
+#include "interference/rows.h"
 
 using namespace collscope;
 

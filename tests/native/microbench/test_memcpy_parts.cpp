@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "check.h"
+#include "memcpy/arguments.h"
 #include "memcpy/check.h"
 #include "memcpy/rows.h"
-#include "memcpy/arguments.h"
 
 using namespace collscope;
 
@@ -33,9 +33,9 @@ void options_are_read() {
 
 void bad_options_are_named() {
     const std::vector<std::pair<const char*, const char*>> bad = {
-        {"--sizes", "0"},      {"--sizes", "4K"},  {"--sizes", "1,"},   {"--pairs", "1:1"},
-        {"--pairs", "0-1"},    {"--pairs", ":1"},  {"--only", "gpu"},   {"--budget", "0"},
-        {"--budget", "nan"},   {"--rounds", "0"},  {"--backend", "cl"}, {"--csv", ""},
+        {"--sizes", "0"},      {"--sizes", "4K"}, {"--sizes", "1,"},   {"--pairs", "1:1"},
+        {"--pairs", "0-1"},    {"--pairs", ":1"}, {"--only", "gpu"},   {"--budget", "0"},
+        {"--budget", "nan"},   {"--rounds", "0"}, {"--backend", "cl"}, {"--csv", ""},
         {"--timeout", "soon"}, {"--label", ""}};
     for (const auto& [name, value] : bad) {
         const std::string error = parsed({"--csv", "a", "--sizes", "8", name, value}).error;
@@ -59,12 +59,14 @@ void a_row_is_one_line() {
     row.n_wrong = 0;
     row.checked = "all";
     row.message = "two\nlines";
-    CHECK(line_of(row) ==
-          "\"a, b\",0,peer_async,0,,one,peer,4096,2,1,4,1,60,2.048,0,all,ok,\"two lines\",,,,,4;1;2");
+    CHECK(
+        line_of(row) ==
+        "\"a, b\",0,peer_async,0,,one,peer,4096,2,1,4,1,60,2.048,0,all,ok,\"two lines\",,,,,4;1;2");
     row.carries = false;
     CHECK(line_of(row).find(",60,,0,all") != std::string::npos);
     const std::string header = copy_header();
-    CHECK(header.starts_with("label,round,kind,src_device,dst_device,direction,access,size_bytes,"));
+    CHECK(
+        header.starts_with("label,round,kind,src_device,dst_device,direction,access,size_bytes,"));
 }
 
 void blocks_cover_what_they_should() {

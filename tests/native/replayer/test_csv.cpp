@@ -68,7 +68,8 @@ void keeps_what_is_finished() {
     const std::string not_mine = line_of(other) + "\n";
     const std::string bad = line_of(sample_row(4, "timeout")) + "\n";
     const std::string torn = line_of(sample_row(5, "ok")).substr(0, 60);
-    const Kept kept = keep_finished(file_of(ok + bad + not_mine + torn), "00000000000000aa", "", "");
+    const Kept kept =
+        keep_finished(file_of(ok + bad + not_mine + torn), "00000000000000aa", "", "");
     CHECK(kept.error.empty());
     CHECK(kept.text == file_of(ok + not_mine));
     CHECK((kept.finished == std::set<int>{3}) && !kept.sequence_finished);

@@ -16,10 +16,12 @@ void one_lane_is_the_callers_thread() {
     LocalRanks ranks(4, true);
     CHECK(ranks.lanes() == 1 && ranks.first(0) == 0 && ranks.last(0) == 4);
     std::thread::id seen;
-    CHECK(ranks.run([&](int) {
-                   seen = std::this_thread::get_id();
-                   return Status{};
-               }).ok());
+    CHECK(ranks
+              .run([&](int) {
+                  seen = std::this_thread::get_id();
+                  return Status{};
+              })
+              .ok());
     CHECK(seen == std::this_thread::get_id());
 }
 
@@ -29,13 +31,15 @@ void every_lane_runs_each_time() {
     std::atomic<int> sum{0};
     std::thread::id of_lane_0;
     for (int round = 0; round < 200; ++round) {
-        CHECK(ranks.run([&](int lane) {
-                       if (lane == 0) {
-                           of_lane_0 = std::this_thread::get_id();
-                       }
-                       sum += 1 << lane;
-                       return Status{};
-                   }).ok());
+        CHECK(ranks
+                  .run([&](int lane) {
+                      if (lane == 0) {
+                          of_lane_0 = std::this_thread::get_id();
+                      }
+                      sum += 1 << lane;
+                      return Status{};
+                  })
+                  .ok());
     }
     CHECK(sum == 200 * (1 + 2 + 4 + 8));
     CHECK(of_lane_0 == std::this_thread::get_id());

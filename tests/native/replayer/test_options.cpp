@@ -25,11 +25,34 @@ void has_documented_defaults() {
 }
 
 void reads_every_option() {
-    const ParsedOptions parsed = parse(
-        {"--csv=b.csv", "--backend", "hip", "--library", "l.so", "--runtime=r.so",
-         "--gpus-per-process", "8", "--threads", "one", "--budget", "0.25", "--graph", "--verify",
-         "0", "--verify-limit", "4096", "--repeat", "5", "--timeout=2.5", "--resume", "--append",
-         "--label", "x y", "--round", "2", "--progress", "a.plan"});
+    const ParsedOptions parsed = parse({"--csv=b.csv",
+                                        "--backend",
+                                        "hip",
+                                        "--library",
+                                        "l.so",
+                                        "--runtime=r.so",
+                                        "--gpus-per-process",
+                                        "8",
+                                        "--threads",
+                                        "one",
+                                        "--budget",
+                                        "0.25",
+                                        "--graph",
+                                        "--verify",
+                                        "0",
+                                        "--verify-limit",
+                                        "4096",
+                                        "--repeat",
+                                        "5",
+                                        "--timeout=2.5",
+                                        "--resume",
+                                        "--append",
+                                        "--label",
+                                        "x y",
+                                        "--round",
+                                        "2",
+                                        "--progress",
+                                        "a.plan"});
     CHECK(parsed.error.empty());
     const Options& o = parsed.options;
     CHECK(o.plan == "a.plan" && o.csv == "b.csv" && o.backend == "hip" && o.library == "l.so");

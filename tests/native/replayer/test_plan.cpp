@@ -50,15 +50,15 @@ void reads_the_documented_example() {
 }
 
 void reads_steps() {
-    const ParsedPlan parsed = parse_plan(
-        sequence_head + "scaled_from 8\ncomm 7 2,0\n"
-        "class 3 op=AllGather datatype=Int8 count=5 comms=0,7\n");
+    const ParsedPlan parsed = parse_plan(sequence_head +
+                                         "scaled_from 8\ncomm 7 2,0\n"
+                                         "class 3 op=AllGather datatype=Int8 count=5 comms=0,7\n");
     CHECK(parsed.error.starts_with("line 7: class 3 has communicators of 4 and of 2 ranks"));
-    const ParsedPlan good = parse_plan(
-        sequence_head + "scaled_from 8\ncomm 7 2,0\n"
-        "class 3 op=AllGather datatype=Int8 count=5 comms=0\n"
-        "class 4 op=AllGather datatype=Int8 count=5 comms=7\n"
-        "step 3@0\nstep 4@7 3@0\n");
+    const ParsedPlan good = parse_plan(sequence_head +
+                                       "scaled_from 8\ncomm 7 2,0\n"
+                                       "class 3 op=AllGather datatype=Int8 count=5 comms=0\n"
+                                       "class 4 op=AllGather datatype=Int8 count=5 comms=7\n"
+                                       "step 3@0\nstep 4@7 3@0\n");
     CHECK(good.error.empty());
     CHECK(good.plan.sequence && good.plan.scaled_from == 8 && good.plan.steps.size() == 2);
     CHECK(good.plan.steps[1].items[0].cls == 1 && good.plan.steps[1].items[1].cls == 0);
@@ -85,7 +85,8 @@ const Refusal refusals[] = {
     {head + "comm 1 0,4\n", "line 5: a rank is `4`"},
     {head + "comm 1 2,0-3\n", "line 5: communicator 1 has no rank, or one twice"},
     {head + "comm 1\n", "line 5: communicator 1 has no rank"},
-    {"collscope-plan 1\nmode unique\nnranks 1048576\ncomm 0 0-1048575,0-1048575,0-1048575,0-1048575,0\n",
+    {"collscope-plan 1\nmode unique\nnranks 1048576\ncomm 0 "
+     "0-1048575,0-1048575,0-1048575,0-1048575,0\n",
      "line 4: ranges of more than 4194304 ranks and ids in all"},
     {head + "speed 9\n", "line 5: statement `speed` is unknown"},
     {head + "comm 1 0 5\n", "line 5: there is more on the line than expected, from `5` on"},
@@ -97,7 +98,8 @@ const Refusal refusals[] = {
     {head + reduce + " root=0\n", "line 5: class 0 has a root"},
     {head + reduce + " calls=0\n", "line 5: class 0 has no communicator or no calls"},
     {head + reduce + " in_place=2\n", "line 5: in_place is `2`"},
-    {head + reduce + " size_bytes=17\n", "line 5: class 0 has size_bytes 17, but its count says 16"},
+    {head + reduce + " size_bytes=17\n",
+     "line 5: class 0 has size_bytes 17, but its count says 16"},
     {head + reduce + "\n" + reduce + "\n", "line 6: class 0 is defined twice"},
     {head + reduce + "\nstep 0@0\n", "line 6: a step in mode unique"},
     {head + reduce + "\ntransfers 0 0 0>1:4\n", "line 6: class 0 has transfers but no shape"},

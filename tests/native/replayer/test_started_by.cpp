@@ -23,8 +23,8 @@ std::string told(const Environment& environment, const std::string& mpi) {
 }
 
 // Variables as srun 22.05 sets them in a step of two tasks.
-const Environment slurm = {{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"},
-                           {"SLURM_NTASKS", "2"}};
+const Environment slurm = {
+    {"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_NTASKS", "2"}};
 
 Environment with(Environment environment, const Environment& more) {
     environment.insert(more.begin(), more.end());
@@ -40,8 +40,10 @@ void slurm_without_a_pmi() {
 }
 
 void slurm_with_another_pmi() {
-    const Environment pmix = with(slurm, {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "slurm.pmix.7.0"}});
-    CHECK(told(pmix, "mpich 5.0.2").find("offers PMIx, which it did not take") != std::string::npos);
+    const Environment pmix =
+        with(slurm, {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "slurm.pmix.7.0"}});
+    CHECK(told(pmix, "mpich 5.0.2").find("offers PMIx, which it did not take") !=
+          std::string::npos);
     const Environment pmi2 = with(slurm, {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"PMI_FD", "18"}});
     const std::string open_mpi = told(pmi2, "openmpi 5.0.8");
     CHECK(open_mpi.find("offers PMI-1 or PMI-2, which it did not take") != std::string::npos);
@@ -49,15 +51,18 @@ void slurm_with_another_pmi() {
 }
 
 void other_launchers() {
-    const Environment flux = {{"FLUX_TASK_RANK", "0"}, {"FLUX_JOB_SIZE", "8"},
-                              {"PMI_RANK", "0"},       {"PMI_SIZE", "8"}};
+    const Environment flux = {
+        {"FLUX_TASK_RANK", "0"}, {"FLUX_JOB_SIZE", "8"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "8"}};
     CHECK(told(flux, "openmpi 5.0.8").starts_with("Flux (flux run) started 8 processes"));
     CHECK(told(flux, "openmpi 5.0.8").ends_with("'flux run -o pmi=pmix'."));
-    const Environment pals = {{"PALS_RANKID", "3"}, {"PMI_RANK", "3"}, {"PMI_SIZE", "512"},
+    const Environment pals = {{"PALS_RANKID", "3"},
+                              {"PMI_RANK", "3"},
+                              {"PMI_SIZE", "512"},
                               {"PMI_CONTROL_PORT", "20001"}};
     CHECK(told(pals, "mpich 5.0.2").starts_with("PALS (aprun, mpiexec) started 512 processes"));
     CHECK(told(pals, "mpich 5.0.2").find("--replayer") != std::string::npos);
-    const Environment open_mpi = {{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"},
+    const Environment open_mpi = {{"OMPI_COMM_WORLD_RANK", "2"},
+                                  {"OMPI_COMM_WORLD_SIZE", "4"},
                                   {"PMIX_NAMESPACE", "prterun"}};
     CHECK(started(open_mpi).rank == 2);
     CHECK(told(open_mpi, "mpich 5.0.2").starts_with("Open MPI (mpirun) started 4 processes"));

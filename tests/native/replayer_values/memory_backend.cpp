@@ -56,20 +56,35 @@ Contents received(const Class& cls, int which, const Contents& sent) {
     Contents out(n);
     for (std::size_t rank = 0; rank < n; ++rank) {
         switch (cls.op) {
-            case Op::AllReduce: out[rank] = total(cls, sent); break;
-            case Op::ReduceScatter: out[rank] = part(total(cls, sent), rank * block, block); break;
-            case Op::Reduce: out[rank] = rank == root ? total(cls, sent) : Bytes{}; break;
-            case Op::AllGather: out[rank] = all; break;
-            case Op::Gather: out[rank] = rank == root ? all : Bytes{}; break;
-            case Op::Broadcast: out[rank] = sent[root]; break;
-            case Op::Scatter: out[rank] = part(sent[root], rank * block, block); break;
+            case Op::AllReduce:
+                out[rank] = total(cls, sent);
+                break;
+            case Op::ReduceScatter:
+                out[rank] = part(total(cls, sent), rank * block, block);
+                break;
+            case Op::Reduce:
+                out[rank] = rank == root ? total(cls, sent) : Bytes{};
+                break;
+            case Op::AllGather:
+                out[rank] = all;
+                break;
+            case Op::Gather:
+                out[rank] = rank == root ? all : Bytes{};
+                break;
+            case Op::Broadcast:
+                out[rank] = sent[root];
+                break;
+            case Op::Scatter:
+                out[rank] = part(sent[root], rank * block, block);
+                break;
             case Op::AllToAll:
                 for (const Bytes& one : sent) {
                     append(out[rank], part(one, rank * block, block));
                 }
                 break;
             case Op::AllToAllv:
-            case Op::SendRecv: break;
+            case Op::SendRecv:
+                break;
         }
     }
     return out;

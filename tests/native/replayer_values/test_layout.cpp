@@ -43,7 +43,8 @@ bool is_message(const Message& message, int peer, std::uint64_t offset, std::uin
 void lays_out_of_place() {
     check_sides(layout_of(class_of(Op::AllReduce, 100, false), 0, 2, 4), 400, 400, 0, 512, 1024);
     check_sides(layout_of(class_of(Op::AllGather, 100, false), 0, 2, 4), 400, 1600, 0, 512, 2560);
-    check_sides(layout_of(class_of(Op::ReduceScatter, 100, false), 0, 2, 4), 1600, 400, 0, 2048, 2560);
+    check_sides(layout_of(class_of(Op::ReduceScatter, 100, false), 0, 2, 4), 1600, 400, 0, 2048,
+                2560);
     check_sides(layout_of(class_of(Op::AllToAll, 100, false), 0, 2, 4), 1600, 1600, 0, 2048, 4096);
     check_sides(layout_of(class_of(Op::Broadcast, 100, false, 1), 0, 2, 4), 0, 400, 0, 0, 512);
     check_sides(layout_of(class_of(Op::Broadcast, 100, false, 1), 0, 1, 4), 400, 400, 0, 512, 1024);
@@ -59,7 +60,8 @@ void lays_out_of_place() {
 void lays_in_place() {
     check_sides(layout_of(class_of(Op::AllReduce, 100, true), 0, 2, 4), 400, 400, 0, 0, 512);
     check_sides(layout_of(class_of(Op::AllGather, 100, true), 0, 2, 4), 400, 1600, 800, 0, 2048);
-    check_sides(layout_of(class_of(Op::ReduceScatter, 100, true), 0, 2, 4), 1600, 400, 0, 800, 2048);
+    check_sides(layout_of(class_of(Op::ReduceScatter, 100, true), 0, 2, 4), 1600, 400, 0, 800,
+                2048);
     check_sides(layout_of(class_of(Op::Broadcast, 100, true, 1), 0, 2, 4), 0, 400, 0, 0, 512);
     check_sides(layout_of(class_of(Op::Broadcast, 100, true, 1), 0, 1, 4), 400, 400, 0, 0, 512);
     check_sides(layout_of(class_of(Op::Reduce, 100, true, 1), 0, 2, 4), 400, 0, 0, 0, 512);

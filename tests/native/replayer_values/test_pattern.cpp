@@ -60,7 +60,8 @@ bool accepted(const Pattern& pattern, const Bytes& got) {
     const std::size_t size = itemsize(pattern.datatype());
     for (std::size_t i = 0; i < elements; ++i) {
         const double wanted = pattern.reduced(i);
-        if (!(std::abs(pattern.number(got.data() + i * size) - wanted) <= pattern.tolerance(wanted))) {
+        if (!(std::abs(pattern.number(got.data() + i * size) - wanted) <=
+              pattern.tolerance(wanted))) {
             return false;
         }
     }
@@ -146,7 +147,7 @@ void knows_the_other_fp8() {
     CHECK(product.input(1, 0) == 1);
     CHECK(product.bytes(1, 0, 1).front() == std::byte{0x40});  // 0 1000 000: 2^(8-8)
     const Pattern narrow(Datatype::Float8e5m2, Redop::Prod, 12, 1009, Fp8Form::Fnuz);
-    CHECK(narrow.bytes(1, 0, 1).front() == std::byte{0x40});   // 0 10000 00: 2^(16-16)
+    CHECK(narrow.bytes(1, 0, 1).front() == std::byte{0x40});  // 0 10000 00: 2^(16-16)
     for (const Datatype type : {Datatype::Float8e4m3, Datatype::Float8e5m2}) {
         for (const Redop redop : every::redops) {
             const Pattern pattern(type, redop, 8, 1009, Fp8Form::Fnuz);

@@ -35,7 +35,8 @@ struct Call {
         for (std::size_t rank = 0; rank < memories.size(); ++rank) {
             if (layouts[rank].recv_bytes != 0) {
                 CHECK(results[rank].size() == layouts[rank].recv_bytes);
-                std::memcpy(memories[rank].buffers.recv, results[rank].data(), results[rank].size());
+                std::memcpy(memories[rank].buffers.recv, results[rank].data(),
+                            results[rank].size());
             }
         }
     }
@@ -106,8 +107,8 @@ void passes_every_operation() {
                         passes_both_places(class_of(op, type, count, redop, nranks - 1), nranks);
                     }
                 }
-                for (const Op op : {Op::AllGather, Op::Broadcast, Op::AllToAll, Op::Gather,
-                                    Op::Scatter}) {
+                for (const Op op :
+                     {Op::AllGather, Op::Broadcast, Op::AllToAll, Op::Gather, Op::Scatter}) {
                     passes_both_places(class_of(op, type, count, Redop::Sum, nranks - 1), nranks);
                 }
             }
@@ -119,8 +120,8 @@ void counts_what_is_wrong() {
     Call call(class_of(Op::AllGather, Datatype::Float32, 50000), 4);
     const Checked before = call.checked(1);
     CHECK(before.n_wrong == 200000);
-    CHECK(before.first_wrong.find("element 0 of the receive buffer, from rank 0, was not written") ==
-          0);
+    CHECK(before.first_wrong.find(
+              "element 0 of the receive buffer, from rank 0, was not written") == 0);
     call.deliver();
     float wrong = -7;
     std::byte* recv = call.memories[1].buffers.recv;
@@ -128,7 +129,8 @@ void counts_what_is_wrong() {
     std::memcpy(recv + 199999 * sizeof wrong, &wrong, sizeof wrong);
     const Checked after = call.checked(1);
     CHECK(after.n_wrong == 2);
-    CHECK(after.first_wrong.find("element 123456 of the receive buffer, from rank 2, is -7, ") == 0);
+    CHECK(after.first_wrong.find("element 123456 of the receive buffer, from rank 2, is -7, ") ==
+          0);
     CHECK(call.checked(0).n_wrong == 0);
     call.backend.refuses = true;
     CHECK(call.checked(0).status.error == "copy refused");

@@ -106,8 +106,8 @@ public:
     }
 
     double time_us(tuner::Collective what, const Pick& pick, std::size_t bytes) const {
-        const bool idle = plugin_ != nullptr && what == tuner::all_gather &&
-                          env("FAKE_ROWS_IDLE") == "gather";
+        const bool idle =
+            plugin_ != nullptr && what == tuner::all_gather && env("FAKE_ROWS_IDLE") == "gather";
         const auto algorithm = static_cast<std::size_t>(idle ? tuner::ring : pick.algorithm);
         const auto protocol = static_cast<std::size_t>(idle ? tuner::simple : pick.protocol);
         const Line& line = lines[algorithm][protocol];
@@ -132,8 +132,7 @@ private:
         if (!wanted.empty() && wanted != algorithm_names[static_cast<std::size_t>(algorithm)]) {
             return tuner::ignored_cost;
         }
-        if (!protocols.empty() &&
-            protocols != protocol_names[static_cast<std::size_t>(protocol)]) {
+        if (!protocols.empty() && protocols != protocol_names[static_cast<std::size_t>(protocol)]) {
             return tuner::ignored_cost;
         }
         const bool small = bytes <= (64U << 10);

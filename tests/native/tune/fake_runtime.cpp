@@ -1,6 +1,7 @@
-// A libcudart or libamdhip64 (FAKE_PREFIX) of a host with eight GPUs, which are memory of the host and
-// whose time is what the collectives say. Of the eight a process sees those that ROCR_VISIBLE_DEVICES,
-// of these those that HIP_VISIBLE_DEVICES name; with CUDA those of CUDA_VISIBLE_DEVICES.
+// A libcudart or libamdhip64 (FAKE_PREFIX) of a host with eight GPUs, which are memory of the host
+// and whose time is what the collectives say. Of the eight a process sees those that
+// ROCR_VISIBLE_DEVICES, of these those that HIP_VISIBLE_DEVICES name; with CUDA those of
+// CUDA_VISIBLE_DEVICES.
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
@@ -51,9 +52,7 @@ std::vector<int> visible() {
 }  // namespace
 
 extern "C" {
-int NAME(SetDevice)(int device) {
-    return device < static_cast<int>(visible().size()) ? 0 : 101;
-}
+int NAME(SetDevice)(int device) { return device < static_cast<int>(visible().size()) ? 0 : 101; }
 int NAME(DeviceGetPCIBusId)(char* out, int length, int device) {
     std::snprintf(out, static_cast<std::size_t>(length), "0000:%02x:00.0",
                   visible()[static_cast<std::size_t>(device)] + 16);

@@ -198,14 +198,23 @@ void too_many() {
 
 void wrong_rows() {
     for (const char* row : {
-             "allreduce,0,9,ring,simple", "allreduce,0,9,ring,simple,1,1,1,1,1,1", ",,,,,",
-             "allreduce,9,0,ring,simple,1", "allreduce,-1,9,ring,simple,1",
-             "allreduce,0,18446744073709551616,ring,simple,1", "allreduce,0,9,RING,simple,1",
-             "alltoall,0,9,ring,simple,1", "allreduce,0,9,ring,ll64,1",
-             "allreduce,0,9,ring,simple,0", "allreduce,0,9,ring,simple,129",
-             "allreduce,0,9,ring,simple,-2", "allreduce,0,9,ring,simple,1x",
-             "allreduce,0,9,ring,simple,1,0", "allreduce,0,9,ring,simple,1,1,99999999999999999999",
-             "allreduce,0,9,ring,simple,1,1,1,1,2", "allreduce,0x1,9,ring,simple,1",
+             "allreduce,0,9,ring,simple",
+             "allreduce,0,9,ring,simple,1,1,1,1,1,1",
+             ",,,,,",
+             "allreduce,9,0,ring,simple,1",
+             "allreduce,-1,9,ring,simple,1",
+             "allreduce,0,18446744073709551616,ring,simple,1",
+             "allreduce,0,9,RING,simple,1",
+             "alltoall,0,9,ring,simple,1",
+             "allreduce,0,9,ring,ll64,1",
+             "allreduce,0,9,ring,simple,0",
+             "allreduce,0,9,ring,simple,129",
+             "allreduce,0,9,ring,simple,-2",
+             "allreduce,0,9,ring,simple,1x",
+             "allreduce,0,9,ring,simple,1,0",
+             "allreduce,0,9,ring,simple,1,1,99999999999999999999",
+             "allreduce,0,9,ring,simple,1,1,1,1,2",
+             "allreduce,0x1,9,ring,simple,1",
          }) {
         std::string text = std::string(row) + "\nallreduce,0,9,tree,ll,5\n";
         use_csv("wrong.csv", text);
@@ -231,8 +240,8 @@ void one_wrong_row() {
 void unknown_interface() {
     CHECK(dlsym(opened(), "ncclTunerPlugin_v1") == nullptr);
     CHECK(dlsym(opened(), "ncclTunerPlugin_v99") == nullptr);
-    for (const char* symbol : {"ncclTunerPlugin_v2", "ncclTunerPlugin_v3", "ncclTunerPlugin_v4",
-                               "ncclTunerPlugin_v5"}) {
+    for (const char* symbol :
+         {"ncclTunerPlugin_v2", "ncclTunerPlugin_v3", "ncclTunerPlugin_v4", "ncclTunerPlugin_v5"}) {
         CHECK(dlsym(opened(), symbol) != nullptr);
     }
 }
@@ -256,8 +265,8 @@ void logs_once() {
     }
     // 2048…4095 and 4096…8191 are a bucket each; 8192 begins another.
     CHECK(logged(log_info, "allreduce 2048 B on 8 ranks: tree/ll, channels 5 (line 1)") == 1);
-    CHECK(logged(log_info,
-                 "allreduce 4096 B on 8 ranks: ring/simple, channels default (line 2)") == 1);
+    CHECK(logged(log_info, "allreduce 4096 B on 8 ranks: ring/simple, channels default (line 2)") ==
+          1);
     CHECK(logged(log_info, "allreduce 8192 B") == 1);
     CHECK(logged(log_info, "allreduce ") == 3);
     CHECK(logged(log_info, "2 of 2 rows are for 8 ranks on 1 nodes") == 1);
