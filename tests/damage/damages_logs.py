@@ -237,6 +237,37 @@ def _two_sizes(files: Files) -> bool:
     return False
 
 
+def _counted_gap(files: Files, draw: Random, part: float) -> Damaged | None:
+    """opCount rises by one with each call, and some calls between are in no rank's log."""
+    if not _comparable(files) or any(_P2P_LINE.search(d) for d in files.values()):
+        return None
+    calls = min(len(_CALL.findall(data)) for data in files.values())
+    size = max(1, int(calls * part))
+    if calls < size + 2:
+        return None
+    at = draw.randrange(1, calls - size)
+    out = {}
+    for name, data in files.items():
+        number, kept = -1, []
+        for line in data.splitlines(keepends=True):
+            number += _CALL.search(line) is not None
+            if not (at <= number < at + size and (_CALL.search(line) or _TUNING.search(line))):
+                kept.append(re.sub(rb"opCount \w+", b"opCount %x" % max(number, 0), line))
+        out[name] = b"".join(kept)
+    return Damaged(out, True, "opCount has a gap on all ranks")
+
+
+def _other_init(files: Files, draw: Random, _part: float) -> Damaged | None:
+    """The INIT lines of one rank give twice the ranks that its calls give."""
+    name = one(files, draw)
+    change = rb"(n[rR]anks )(\d+)(?!\])"
+    cut = re.sub(change, lambda m: m[1] + str(2 * int(m[2])).encode(), files[name])
+    if cut == files[name] or not _COMPLETE.search(cut) or not _CALL.search(cut):
+        return None
+    return Damaged({**files, name: cut}, True, "INIT lines and calls give other numbers of ranks")
+
+
+_P2P_LINE = re.compile(rb"NCCL INFO (?:Send|Recv): opCount")
 _SAME = "no call's line changed, or only one rank's are here"
 _ANY = (0.01, 0.1, 0.4)
 
@@ -270,6 +301,8 @@ DAMAGES = (
     Damage("a rank's file gone", without_one("nranks is more than there are files"), (1.0,)),
     Damage("halves of two ranks' files swapped", _ranks_swapped, (1.0,)),
     Damage("a rank's file of another start", _two_starts, (1.0,)),
+    Damage("calls of all ranks gone, opCount rises", _counted_gap, _ANY),
+    Damage("another number of ranks in INIT", _other_init, (1.0,)),
     Damage("lines of an interval repeated", _lines(_repeated, _SAME), _ANY, exam=True),
     Damage("lines cut at 120 bytes", _lines(_shortened, _SAME), _ANY, exam=True),
 )

@@ -15,6 +15,8 @@ from typing import Any
 
 from damages import Damage, Damaged, Files, one
 
+from collscope.parsers._gaps import lacking
+
 Rows = list[Any]
 
 
@@ -313,6 +315,41 @@ def _other_group(files: Files, draw: Random, _severity: float) -> Damaged | None
     return Damaged({**files, **beside}, True, "a member gives its group other ranks")
 
 
+def _renumbered(files: Files, draw: Random, severity: float) -> Damaged | None:
+    """Entries of an interval gone, and record_id without a gap again."""
+    name = one(files, draw)
+    form = _Form(name, files[name])
+    if form.kind != "fr":
+        return None
+    rows = _interval(form.rows, draw, severity)
+    first = form.rows[0]["record_id"]
+    gaps = lacking([r["op_id"] for r in rows]) > 0
+    rows = [{**r, "record_id": first + k} for k, r in enumerate(rows)]
+    why = "the numbers of operations have a gap" if gaps else _MIDDLE
+    return Damaged({**files, name: form.bytes(rows)}, gaps, why)
+
+
+def _no_groups(files: Files, draw: Random, _severity: float) -> Damaged | None:
+    """The dump of another rank beside it, which does not tell the ranks of its groups."""
+    name = one(files, draw)
+    form = _Form(name, files[name])
+    if form.kind != "fr" or "rank0" not in name:
+        return None
+    other = {k: v for k, v in json.loads(files[name]).items() if k != "pg_config"}
+    beside = {name.replace("rank0", "rank1"): json.dumps(other).encode()}
+    return Damaged({**files, **beside}, True, "the other dump tells the ranks of the group")
+
+
+def _other_side(files: Files, draw: Random, _severity: float) -> Damaged | None:
+    """One of two fields of a recorder that say one thing, twice as large in all records."""
+    name = one(files, draw)
+    fields = rb'("coll_msg_size_bytes": ?|"Count": (?=\d+, "Datatype": "ncclFloat32"))(\d+)'
+    cut = re.sub(fields, lambda m: m[1] + str(2 * int(m[2])).encode(), files[name])
+    if cut == files[name]:
+        return None
+    return Damaged({**files, name: cut}, True, "another field of the record gives the size, too")
+
+
 def _beyond_memory(files: Files, draw: Random, severity: float) -> Damaged | None:
     """A size of a recorder, twelve digits longer: more than the addresses of a process."""
     name = one(files, draw)
@@ -349,6 +386,9 @@ DAMAGES = (
     Damage("status behind the entries", _entries(_other_status, "completed, not enqueued"), (1.0,)),
     Damage("entries gone without record ids", _unnumbered, _ANY),
     Damage("two dumps, other ranks", _other_group, (1.0,)),
+    Damage("entries gone, records renumbered", _renumbered, _ANY),
+    Damage("two dumps, one without groups", _no_groups, (1.0,)),
+    Damage("sizes beside bandwidths and the API", _other_side, (1.0,)),
     Damage("sizes beyond any memory", _beyond_memory, (0.3, 1.0)),
     Damage(
         "records of an interval repeated",

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
 from collscope.model import Op, Severity
@@ -127,9 +128,10 @@ def from_dump(dump: object, name: str, dialect: str, notes: Notes) -> RecordedCa
         notes.add(Severity.NOTICE, "only_active", _ACTIVE_TEXT, 1, count=missing)
     # Where only the operations are numbered, they number the collectives, but for those that are
     # made together.
-    by_op = not any(n.collective or n.transfer for n in numbered)
-    alone = {(n.group, n.op) for n in numbered}
-    counter = "op_id" if by_op and len(alone) == len(numbered) else "collective_seq_id"
+    by_op = not any(n.collective or n.transfer for n in numbered) and (
+        len({(n.group, n.op) for n in numbered}) == len(numbered)
+    )
+    counter = "op_id" if by_op else "collective_seq_id"
     reader = _Entries(
         groups, rank, notes, counter, one_counter=one_counter, whole_buffer=whole_buffer
     )
@@ -175,8 +177,11 @@ def _note_second(source: str, first: tuple[object, int], notes: Notes) -> None:
         place = len(source) - len(rest) + second[1]
 
 
-class _Numbered(NamedTuple):
-    """An entry and all the numbers that it has; None where one is absent or cannot be read."""
+class _Numbered(msgspec.Struct, frozen=True, gc=False):
+    """An entry and all the numbers that it has; None where one is absent or cannot be read.
+
+    The garbage collector does not count these: with them it would walk the whole dump again.
+    """
 
     entry: Mapping[object, object]
     group: str | None
@@ -478,6 +483,10 @@ class _Entries:
         return replace(found, datatype=datatype, in_count=None, out_count=None)
 
     def _count(self, shapes: object, factor: int) -> int | None:
+        if type(shapes) is list and len(shapes) == 1:  # nearly all are of one vector
+            shape = shapes[0]
+            if type(shape) is list and len(shape) == 1 and type(shape[0]) is int and shape[0] >= 0:
+                return int(min(shape[0] * factor, LIMIT - 1))
         if id(shapes) not in self._elements:
             self._elements[id(shapes)] = _elements(shapes)
         found = self._elements[id(shapes)]

@@ -116,17 +116,24 @@ class _Reader:
                 return
             self._begun.add(source)
         if category in _APIS:
-            if phase == "b":
-                args = mapping(event.get("args"))
-                self._api[key] = text(event.get("name")), _bytes(args, "count", "datatype")
-            else:
-                self._api.pop(key, None)
+            self._in_api(key, phase, event)
         elif category in _GROUPS:
             self._in_group(key, phase)
         elif phase == "b":
             self._begin(line, key, event, mapping(event.get("args")))
         elif phase == "e" and key in self._open:
             self._open.pop(key).end_ns = _ns(event.get("ts"))
+
+    def _in_api(
+        self, key: tuple[object, ...], phase: str | None, event: Mapping[object, object]
+    ) -> None:
+        # {"name": "AllReduce", "cat": "COLL_API", "ph": "b", "id": 0, …, "args": {"count": 32768,
+        #  "datatype": ncclFloat32, …}}
+        if phase == "b":
+            args = mapping(event.get("args"))
+            self._api[key] = text(event.get("name")), _bytes(args, "count", "datatype")
+        else:
+            self._api.pop(key, None)
 
     def _in_group(self, key: tuple[object, ...], phase: str | None) -> None:
         # {"name": "Group", "cat": "GROUP", "ph": "b", "id": 3, …, "args": {"groupId": 3}}
