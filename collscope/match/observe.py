@@ -31,8 +31,8 @@ _AGAIN_TEXT = (
     " opCount): counted once"
 )
 _RANKS_TEXT = (
-    "communicators whose INIT lines give another number of ranks than the lines of their calls: that"
-    " which the ranks of the one node confirm was taken, else none"
+    "communicators whose INIT lines give another number of ranks than the lines of their calls:"
+    " that which the ranks of the one node confirm was taken, else none"
 )
 _CALL_TRACE = 1  # value of the scanner's `source` column
 
