@@ -144,7 +144,8 @@ def _reachable(
 def _look(db: Path, run: str) -> str:
     """The command that shows the steps; it runs where this one did."""
     words = ["collscope", "export", "perfetto"]
-    if db.resolve() != Path(_DEFAULT_DB).resolve():
-        words += ["--db", str(db)]
+    here = Path.cwd()
+    if db.resolve() != here / _DEFAULT_DB:
+        words += ["--db", str(db.relative_to(here) if here in db.parents else db)]
     words += ["--run", run] if run != _DEFAULT_RUN else []
     return shlex.join([*words, "-o", "trace.json.gz"])
