@@ -106,7 +106,7 @@ def test_a_job_with_log_and_traces_keeps_its_analysis(
     db_path: Path, recorded_jobs: Path, case: str
 ) -> None:
     """Classes of its calls are those of the log, and host calls come with the traces."""
-    job = case.split("/")[0]
+    job, _ = case.split("/")
     traces = sorted(recorded_jobs.glob(f"scheduled/default/{case}*"))
     assert len(traces) == 4
     assert collscope("ingest", "log", recorded_jobs / "logs" / job, "--db", db_path).code == 0
