@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import astuple, replace
 
+from collscope.ingest.lateness import lateness
 from collscope.ingest.observation_blob import decode
 from collscope.match.copies import Originals, find_originals, taken
 from collscope.match.observations import Ints, Observations, concatenate
@@ -22,7 +23,6 @@ from collscope.store.sources import insert_diagnostics, next_id
 
 if TYPE_CHECKING:
     from collscope.timeline.kernel_waits import KernelWaits
-    from collscope.timeline.records import LateRank
 
 
 class RunInput(msgspec.Struct, frozen=True):
@@ -378,14 +378,6 @@ def _store_details(
             )
             for call, t in matched.transfers
         ],
-    )  # fmt: skip
-
-
-def lateness(late: LateRank) -> tuple[float, ...]:
-    """Columns of `_trace_rank` and `_rank_wait` that tell how late a rank comes."""
-    return (
-        late.calls, late.last, late.behind, late.typical_ns, late.max_ns, late.total_ns,
-        late.caused_wait_ns, late.share, late.named,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from msgspec.structs import astuple
 
 from collscope import stamps
-from collscope.ingest.stored_calls import lateness
+from collscope.ingest.lateness import lateness
 from collscope.match.consistency import CallFinding, Consistency
 from collscope.model.diagnostic import TIMES_UNKNOWN
 from collscope.model.trace import Ints, Kind, RecordedCalls, TraceFile

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from collscope.model.profile import ProfiledCalls
     from collscope.parsers.reader import Database
 
-# One row per operation: the kernel's name, or an empty description and the type of a copy.
+# One row per operation: the kernel's name, or an empty description and the type of a copy. An id
+# without its string is no name: NULL.
 _OPERATIONS = """
-SELECT CASE WHEN d.string IS NULL OR d.string = '' THEN t.string ELSE d.string END,
+SELECT CASE WHEN d.string = '' OR o.description_id IS NULL THEN t.string ELSE d.string END,
        o.start, o."end", o.gpuId, o.queueId, t.string, o.id
 FROM rocpd_op o
 LEFT JOIN rocpd_string d ON d.id = o.description_id

@@ -156,6 +156,17 @@ def test_rpd_with_a_filtered_top_is_noted(memory: sqlite3.Connection) -> None:
     assert codes(rpd.parse(memory)) == {"totals_only": 1, "row_without_name": 1, "partial_top": 1}
 
 
+def test_rpd_rows_without_their_name_are_no_operations_of_another_name(
+    memory: sqlite3.Connection,
+) -> None:
+    """A kernel whose name is not in the file is not one of no collective."""
+    make_profiles.rpd(memory)
+    memory.execute("UPDATE rocpd_op SET description_id = 9999 WHERE id % 2")
+    found = rpd.parse(memory)
+    assert codes(found) == {"row_without_name": 4}
+    assert len(found.spans) == 4
+
+
 def test_rpd_skips_and_counts_bad_rows(memory: sqlite3.Connection) -> None:
     make_profiles.rpd(memory)
     good = rpd.parse(memory)

@@ -6,9 +6,17 @@ import pytest
 from inputs import ROOT
 
 from collscope.model.trace import RecordedCalls
-from collscope.parsers.recorders import clog, inspector, profiler_plugin, rccl_recorder_text
+from collscope.parsers.recorders import (
+    accl_profiler,
+    clog,
+    inspector,
+    profiler_plugin,
+    rccl_recorder_text,
+)
 
+_ACCL = "accl_profiler_rank2_node-1_pid4711_0x7f8c496ae9f661.jsonl"
 _READERS = {
+    _ACCL: accl_profiler.parse,
     "synthetic.inspector-v4.0.log": inspector.parse,
     "synthetic.inspector-v4.3.log": inspector.parse,
     "synthetic.profiler-plugin.txt": profiler_plugin.parse,
@@ -30,6 +38,12 @@ def _contradicting(found: RecordedCalls) -> int:
 @pytest.mark.parametrize("name", _READERS)
 def test_a_sound_file_contradicts_nothing(name: str) -> None:
     assert _contradicting(_read(name)) == 0
+
+
+def test_accl_size_beside_its_time_and_bandwidth() -> None:
+    found = _read(_ACCL, '_bytes":4194304', '_bytes":8388608')
+    assert _contradicting(found) == 1
+    assert found.calls[0].size_bytes is None
 
 
 @pytest.mark.parametrize("version", ["4.0", "4.3"])

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from collscope.model import Severity, parse_op
 from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
+from collscope.parsers._sides import CODE, CONTRADICT_TEXT
 from collscope.parsers.reader import recorder_reader
+from collscope.parsers.recorders._bandwidths import without_contradiction
 from collscope.parsers.recorders._numbering import (
     call_once,
     lacking_calls,
@@ -120,7 +122,8 @@ def _call(
     if not sequence(mapping(body.get("event_trace_ts")).get("kernel_events")):
         notes.add(Severity.NOTICE, "enqueue_time", _ENQUEUED_TEXT, line)
         time_us = None
-    return RecordedCall(
+    part = whole(body.get("coll_msg_size_bytes"))
+    call = RecordedCall(
         collective=TraceCollective(
             op=op,
             group=group,
@@ -133,9 +136,13 @@ def _call(
         state="completed",
         busbw_gbps=number(body.get("coll_busbw_gbs")) if time_us else None,
         group_rank=whole(header.get("rank")),
-        size_bytes=whole_size(op, whole(body.get("coll_msg_size_bytes")), nranks),
+        size_bytes=whole_size(op, part, nranks),
         timing_source=text(body.get("coll_timing_source")),
     )
+    agreed = without_contradiction(call, number(body.get("coll_algobw_gbs")), part)
+    if agreed is not call:
+        notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, line)
+    return agreed
 
 
 def _complete(summary: Mapping[object, object] | None, notes: Notes) -> int:

@@ -18,6 +18,7 @@ from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
 from collscope.parsers._sides import CODE, CONTRADICT_TEXT
 from collscope.parsers.reader import recorder_reader
+from collscope.parsers.recorders._bandwidths import without_contradiction
 from collscope.parsers.recorders._numbering import (
     call_once,
     lacking_calls,
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
 _SIGNS = re.compile(rb'"(?:inspector_output_format_version|coll_perf|p2p_perf|dump_stats)"\s*:')
 _LIMIT = 2**63
 _GPU = "kernel_gpu"
-_DECIMALS = 1e-6
-_TICK_NS = 1000
-_GB = 1_000_000_000
 _WEIGHED_NS = 20_000
 _MOST_GBPS = 2000.0  # no GPU of 2026 has a fabric of 2 TB/s each way (MI455X: 1.8)
 
@@ -79,6 +77,8 @@ class _Reader:
     def __init__(self) -> None:
         self.notes = Notes()
         self._calls: list[RecordedCall] = []
+        # By the call's id: its line, and what is left of it.
+        self._contradicting: dict[int, tuple[int, RecordedCall]] = {}
         self._header: Mapping[object, object] = {}
         self._left = 0  # records that still belong to the last marker
         self._host: str | None = None
@@ -124,6 +124,8 @@ class _Reader:
         if _too_short(calls):
             self.notes.add(Severity.DATA_LOSS, "times_too_short", _SHORT_TEXT, 1)
             calls = tuple(map(_untimed, calls))
+        else:
+            calls = tuple(map(self._agreed, calls))
         return RecordedCalls(
             dialect="inspector",
             calls=calls,
@@ -133,6 +135,11 @@ class _Reader:
             seq_per_op=True,
             diagnostics=self.notes.diagnostics,
         )
+
+    def _agreed(self, call: RecordedCall) -> RecordedCall:
+        line, agreed = self._contradicting.get(id(call), (0, call))
+        self.notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, line, count=agreed is not call)
+        return agreed
 
     def _mark(
         self, line: int, header: Mapping[object, object], stats: Mapping[object, object]
@@ -172,10 +179,10 @@ class _Reader:
             return
         call = _call(header, body, prefix, group, parse_op(name))
         algbw = number(body.get(f"{prefix}_algobw_gbs"))
-        agreed = _agreed(call, algbw)
+        self._calls.append(call)
+        agreed = without_contradiction(call, algbw)
         if agreed is not call:
-            self.notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, line)
-        self._calls.append(agreed)
+            self._contradicting[id(call)] = line, agreed
 
 
 def _call(
@@ -208,30 +215,6 @@ def _call(
         size_bytes=whole_size(op, whole(body.get(f"{prefix}_msg_size_bytes")), nranks),
         timing_source=text(body.get(f"{prefix}_timing_source")),
     )
-
-
-def _agreed(call: RecordedCall, algbw: float | None) -> RecordedCall:
-    """The call without the fields that its bandwidths contradict.
-
-    algbw   algobw_gbs: bytes over time; busbw_gbs is that times a factor of the number of ranks
-    source  ncclInspectorComputeCollBw: it uses the whole number of µs that the record has; some
-            plugins round the time later, so that it may be off by 1 µs. JSON has six decimals.
-    """
-    busbw, size, time = call.busbw_gbps, call.size_bytes, call.duration_ns
-    if not algbw or not busbw:
-        return call
-    rounded = _DECIMALS / min(algbw, busbw)
-    ranks = call.collective.group_size
-    factor = bus_bandwidth(call.collective.op, size=_GB, time_s=1.0, nranks=ranks)
-    if factor is not None and abs(busbw / algbw - factor) > 2 * factor * rounded:
-        what = replace(call.collective, group_size=None)
-        part = call.collective.op.count_is_part
-        return replace(call, collective=what, size_bytes=None if part else size, busbw_gbps=None)
-    if size is None or not time:
-        return call
-    if abs(size / time - algbw) > algbw * (rounded + _TICK_NS / time):
-        return replace(call, size_bytes=None, duration_ns=None, busbw_gbps=None)
-    return call
 
 
 def _too_short(calls: Sequence[RecordedCall]) -> bool:
