@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from collscope.ingest import stored_traces as store
+from collscope.ingest.stored_analysis import StoredAnalysis, store_analysis
 from collscope.kernel_names import may_communicate
 from collscope.match.apart import find_apart
 from collscope.match.consistency import Consistency, check
@@ -21,7 +22,7 @@ from collscope.model import Diagnostic, Severity
 from collscope.model.diagnostic import STEPS_UNKNOWN, TIMES_UNKNOWN
 from collscope.model.trace import Ints
 from collscope.store.runs import clear_timeline
-from collscope.timeline.analyse import Timeline, analyse
+from collscope.timeline.analyse import RankedTimeline, analyse
 from collscope.timeline.contradictions import contradictions
 from collscope.timeline.overlap import own_warm_until
 from collscope.timeline.steps import Steps, find_steps
@@ -36,7 +37,7 @@ class TraceMatch(msgspec.Struct, frozen=True):
     """What the traces of a run tell, and which calls theirs are."""
 
     given: store.StoredTraces
-    timeline: Timeline
+    timeline: RankedTimeline
     consistency: Consistency
     calls: Ints  # per call of the timeline its index in the matched run; -1: left out
     steps: Steps | None  # None: not known
@@ -69,7 +70,9 @@ def match_traces(
     return TraceMatch(given, timeline, check(recordings), calls, known_steps, known)
 
 
-def _notes(given: store.StoredTraces, timeline: Timeline, *, doubted: bool) -> list[Diagnostic]:
+def _notes(
+    given: store.StoredTraces, timeline: RankedTimeline, *, doubted: bool
+) -> list[Diagnostic]:
     found = [d for t in given.traces for d in t.diagnostics if d.severity is Severity.DATA_LOSS]
     # Rows that are kept are found again, and counted with their source, but for older stores.
     counted = ("zero_length", *(TIMES_UNKNOWN if doubted else ()))
@@ -187,6 +190,8 @@ def store_trace_match(
     kept = gathered(given.traces)
     call_ids = np.where(found.calls >= 0, found.calls + first_call, -1)
     ids = [given.trace_ids[k] for k in kept]
+    class_ids = _class_ids(connection, first_call, found.calls)
+    store_analysis(connection, run, StoredAnalysis(timeline, class_ids))
     store.store_ranks(connection, timeline, ids, known=found.times_known)
     if found.times_known:
         store.store_totals(connection, given.traces, _first_rows(found, kept), given.trace_ids)
@@ -201,6 +206,16 @@ def store_trace_match(
     store.store_disagreements(
         connection, run, "trace", trace_findings(timeline.rows, timeline.calls)
     )
+
+
+def _class_ids(connection: sqlite3.Connection, first_call: int, calls: Ints) -> Ints:
+    """Key of the class of each of the timeline's calls; -1: left out.
+
+    calls  per call its index in the matched run, whose calls are the last that were stored
+    """
+    query = "SELECT class_id FROM _call WHERE call_id >= ? ORDER BY call_id"
+    stored = [class_id for (class_id,) in connection.execute(query, (first_call,))]
+    return np.array([*stored, -1], dtype=np.int64)[calls]
 
 
 def _first_rows(found: TraceMatch, kept: list[int]) -> list[int]:

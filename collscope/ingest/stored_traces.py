@@ -23,7 +23,7 @@ from collscope.store.trace_columns import (
     encode_recording,
     encode_trace,
 )
-from collscope.timeline.analyse import Timeline
+from collscope.timeline.analyse import RankedTimeline, Timeline
 from collscope.timeline.records import LateRank, RankOverlap, RankTimes
 from collscope.timeline.steps import Steps
 
@@ -213,7 +213,7 @@ def clear_totals(connection: sqlite3.Connection, trace_ids: Sequence[int]) -> No
 
 def store_ranks(
     connection: sqlite3.Connection,
-    timeline: Timeline,
+    timeline: RankedTimeline,
     trace_of_rank: Sequence[int],
     *,
     known: bool,

@@ -55,7 +55,7 @@ def clear_timeline(connection: sqlite3.Connection, run: int) -> None:
     traces = "(SELECT trace_id FROM _trace JOIN _source USING (source_id) WHERE run_id = ?)"
     for table in ("_trace_rank", "_trace_stream", "_trace_step"):
         connection.execute(f"DELETE FROM {table} WHERE trace_id IN {traces}", (run,))
-    for table in ("_progress", "_disagreement"):
+    for table in ("_analysis", "_progress", "_disagreement"):
         connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run,))
 
 

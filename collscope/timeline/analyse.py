@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """What the traces of one job tell together."""
+    """What the traces of one job tell together, as the store keeps it with the run."""
 
     rows: Rows
     calls: Calls
@@ -30,9 +30,6 @@ class Timeline(msgspec.Struct, frozen=True):
     times: CallTimes
     steps: Steps
     exposed: Ints  # (rows,) ns of each collective with no compute kernel beside it
-    ranks: tuple[RankTimes, ...]
-    late: tuple[LateRank, ...]  # latest in total first
-    overlaps: tuple[RankOverlap, ...]
     host: tuple[HostCalls | None, ...]  # calls of each trace's host, where told
 
     def recorded(self, steps: int | None = None, *, uneven: bool = False) -> RecordedJob:
@@ -52,7 +49,15 @@ class Timeline(msgspec.Struct, frozen=True):
         )  # fmt: skip
 
 
-def analyse(traces: Sequence[TraceFile]) -> Timeline:
+class RankedTimeline(Timeline, frozen=True):
+    """A timeline just made, with the figures of its ranks, which views show."""
+
+    ranks: tuple[RankTimes, ...]
+    late: tuple[LateRank, ...]  # latest in total first
+    overlaps: tuple[RankOverlap, ...]
+
+
+def analyse(traces: Sequence[TraceFile]) -> RankedTimeline:
     """Waits, stragglers and overlap of a job from any subset of its ranks' traces."""
     rows = gather_rows(traces)
     calls = match_calls(rows)
@@ -60,7 +65,7 @@ def analyse(traces: Sequence[TraceFile]) -> Timeline:
     times = call_times(rows, calls, clocks)
     steps = find_steps(rows, calls, times)
     overlaps, exposed = rank_overlaps(rows, calls, times, steps.pauses)
-    return Timeline(
+    return RankedTimeline(
         rows=rows,
         calls=calls,
         clocks=clocks,

@@ -1,4 +1,4 @@
-"""The traces of a stored run, analysed, with the class of each of its collectives."""
+"""The traces of a stored run and their analysis, with the class of each of its collectives."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ import msgspec
 import numpy as np
 
 from collscope.errors import InputError
+from collscope.ingest.match import require_matched
+from collscope.ingest.stored_analysis import load_analysis
 from collscope.ingest.stored_traces import load_traced_run
+from collscope.match.rows import gather_host, gather_rows
 from collscope.model import CollectiveClass
 from collscope.reports.calls.answer import ClassRow, class_rows, read_call_totals
 from collscope.reports.waiting.withheld import read_withheld
-from collscope.timeline.analyse import Timeline, analyse
+from collscope.timeline.analyse import Timeline
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.step_causes.collectives import Facts
 
 _SETTINGS = "SELECT DISTINCT name, value FROM settings WHERE run = ? ORDER BY name, value"
 _LINKS = """
 SELECT DISTINCT transport FROM links WHERE run = ? AND transport IS NOT NULL ORDER BY transport
-"""
-_CLASS_OF = """
-SELECT k.kernel_id, c.class_id FROM kernels k JOIN calls c USING (call_id)
-WHERE k.run = :run AND c.run = :run
 """
 
 
@@ -49,7 +48,7 @@ def read_facts(connection: sqlite3.Connection, run: str) -> Facts:
 
 
 def read_traced_run(connection: sqlite3.Connection, db: Path, run: str) -> TracedRun:
-    """Analyse the traces of a run again, from what was stored of them.
+    """The analysis of a run's traces, as it was stored with the run.
 
     raises  InputError when the run has no traces, or these contradict themselves
     """
@@ -61,27 +60,18 @@ def read_traced_run(connection: sqlite3.Connection, db: Path, run: str) -> Trace
     given, steps = load_traced_run(connection, run)
     if not given.traces:
         raise InputError(f"{db}: run '{run}' has no traces. Add them with collscope ingest trace.")
-    timeline = analyse(given.traces)
+    require_matched(connection, db, run)
+    found = load_analysis(connection, run, gather_rows(given.traces), gather_host(given.traces))
     classes = {
         c.class_id: c for c in class_rows(connection, run, read_call_totals(connection, run))
     }
-    calls, rows = timeline.calls, timeline.rows
-    ids = dict(zip(given.trace_ids, given.kernel_ids, strict=True))
-    trace_of = dict(
-        connection.execute(
-            "SELECT rank, trace_id FROM traces WHERE run = ? AND used", (run,)
-        ).fetchall()
-    )
-    class_of = dict(connection.execute(_CLASS_OF, {"run": run}).fetchall())
-    stored: list[ClassRow | None] = []
-    for part in calls.offsets[:-1].tolist():
-        trace = int(calls.trace[part])
-        kernel = ids[trace_of[rows.ranks[trace]]][int(calls.row[part] - rows.bounds[trace])]
-        stored.append(classes.get(class_of.get(int(kernel), -1)))
-    found: dict[CollectiveClass, ClassRow] = {}
-    for number, key in enumerate(calls.classes):
-        row = stored[int(np.flatnonzero(calls.class_ == number)[0])]
-        if row is not None:
-            found[key] = row
-    keys = (None if row is None else row.collective_class for row in stored)
-    return TracedRun(timeline, steps, found, tuple(keys))
+    calls = found.timeline.calls
+    first_calls = np.unique(calls.class_, return_index=True)[1]
+    rows = {
+        key: row
+        for key, class_id in zip(calls.classes, found.class_ids[first_calls].tolist(), strict=True)
+        if (row := classes.get(class_id)) is not None
+    }
+    key_of = {class_id: row.collective_class for class_id, row in classes.items()}
+    keys = tuple(key_of.get(class_id) for class_id in found.class_ids.tolist())
+    return TracedRun(found.timeline, steps, rows, keys)
