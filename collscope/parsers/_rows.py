@@ -16,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from collscope import stamps
-from collscope.kernel_names import classify
+from collscope.kernel_names import MARKERS, classify
 from collscope.model import Diagnostic, KernelSpan, KernelTotal, Profile, Severity
 from collscope.parsers._calls import CallRows, at_the_end, missing_numbers
 
@@ -213,7 +213,7 @@ class Rows:
             self.skip("bad_number", row, line)
         elif end_ns < start_ns:
             self.skip("ends_before_start", row, line)
-        else:
+        elif name not in MARKERS:
             name = self._shared.setdefault(name, name)
             where, queue = self._label(device), self._label(stream)
             call, blocks = (whole(value) or None for value in (*more, None, None)[:2])
