@@ -27,7 +27,8 @@ _TESTS = re.compile(r"\b(nccl|rccl)-tests:? version\b(?:.*?-library=(\d{4,7})\b)
 # A title that says RCCL and not "NCCL/RCCL"; the folder or address of rccl-tests
 _RCCL = re.compile(r"(?<![\w/])RCCL\b(?!/)|\brccl-tests\b")
 # NCCL version 2.18.5+cuda12.2 / RCCL version : 2.22.3-HEAD:271856d
-_LIBRARY = re.compile(r"\b([NR]CCL) version\s*:?\s*(\d[\w.+:-]*)")
+# What it was built for is no part of the version, as in logs.
+_LIBRARY = re.compile(r"\b([NR]CCL) version\s*:?\s*(\d[\w.:-]*)")
 # # nThread 1 nGpus 8 minBytes 1 … step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 … graph: 0
 _OPTIONS = re.compile(r"\bnThread (\d{1,6}) nGpus (\d{1,6})\b")
 _ITERATIONS = re.compile(r"(?<!warmup )(?<!agg )\biters: (\d{1,9})\b")
