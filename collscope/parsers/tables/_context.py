@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from collscope.model import Op
-from collscope.parsers._names import op_of_program
+from collscope.parsers._names import op_of_program, op_of_text
 from collscope.parsers._titles import Titles
 from collscope.parsers.tables._measure import Setting
 
@@ -36,6 +36,8 @@ _GRAPH = re.compile(r"\bgraph: (\d{1,9})\b")
 # # Blocking Enabled: wait and barrier after each inner iteration (-m)
 _BLOCKING = re.compile(r"^#\s*Blocking Enabled: ([^(]*)")
 # srun -n16 -N2 … / mpirun -np 8 … / srun --ntasks=16 --nodes 2
+# …/gib/scripts/run_nccl_tests.sh -t all_gather -b 1K: a script that takes the test's name
+_WRAPPER = re.compile(r"(?<![A-Za-z])[nr]ccl[-_]?tests?\S*\s(?:.*\s)?-t[= ]([a-z][a-z_]+)\b")
 _LAUNCHER = re.compile(r"\b(srun|mpirun|mpiexec|orterun)\b(.*)")
 _PROCESSES = re.compile(r"(?:^|\s)(?:-np?|--np?|--ntasks)[=\s]?(\d{1,7})\b")
 _NODES = re.compile(r"(?:^|\s)(?:-N|--nodes)[=\s]?(\d{1,7})\b")
@@ -114,6 +116,8 @@ class Context:
 
     def _read_command(self, line: str) -> None:
         op = op_of_program(line)
+        wrapped = _WRAPPER.search(line) if op is None else None
+        op = op_of_text(wrapped[1]) if wrapped else op
         launcher = _LAUNCHER.search(line)
         if op is None and launcher is None:
             return
@@ -153,10 +157,15 @@ class Context:
         device = first[2] or None if first else None
         library = self.library or library_of_device(device)
         version = self.library_version
+        named = len(own)
+        least = max(self._ranks, default=-1) + 1
+        if least > len(self._ranks):  # people cut long lists
+            own = []
         return Setting(
             op=self.op or Op.UNKNOWN,
             nranks=len(own) or self._launched(),
             nnodes=len({host for _, host, _ in own}) or self._nodes,
+            least=least if named and not own else None,
             iterations=self._iterations,
             method=self._method(library),
             library=" ".join((library, version)) if library and version else library,
