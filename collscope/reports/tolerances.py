@@ -151,6 +151,17 @@ MIN_DECIDABLE_SHARE = 0.5
 WIDEST_PERCENT = 25
 """Resolution of a verdict that is still worth its name. Source: a choice."""
 
+# Single values.
+
+FAR_RATIO = 2.0
+"""Ratio of two single values that is no noise where several classes show it. Source:
+docs/compare-and-check.md, launches of short calls differ by 20 % at most (one standard deviation):
+twice is three of those and more."""
+
+FAR_CLASSES = 3
+"""Classes that show it, and none the opposite. Source: a choice, one value may be of another
+thing."""
+
 # Late ranks.
 
 MIN_CAUSE_SHARE = 0.25
