@@ -19,6 +19,10 @@ COMMUNICATION_BOUND_PERCENT = 50.0
 COPY_BOUND_PERCENT = 50.0
 """GPU time in copies that binds. Source: a majority."""
 
+MIN_BOUND_NAMES = 2
+"""Names of kernels and copies of a profile that says what bounds the job. Source: a choice, one
+kernel is no job."""
+
 COMPUTE_BOUND_PERCENT = 25.0
 """GPU time in collectives at most, with half in other kernels: compute binds. Source: a choice,
 between these no word is right."""
