@@ -29,8 +29,8 @@ def _log(rank: int) -> str:
         comm = 0x1000 + ord(kind)
         number = 16 * ord(kind) + ranks[0]
         text += (
-            f"{head}ncclCommInitRank comm {comm:#x} rank {ranks.index(rank)} nranks {len(ranks)} cudaDev"
-            f" {rank} nvmlDev {rank} busId {rank + 1}000 commId {number:#x} - Init COMPLETE\n"
+            f"{head}ncclCommInitRank comm {comm:#x} rank {ranks.index(rank)} nranks {len(ranks)}"
+            f" cudaDev {rank} nvmlDev {rank} busId {rank + 1}000 commId {number:#x} - Init COMPLETE\n"
         )
     number = dict.fromkeys("TD", 0)
     for _ in range(STEPS):
