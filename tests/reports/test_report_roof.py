@@ -20,10 +20,10 @@ from store_builder import StoreBuilder, Value
 
 from collscope.errors import InputError, NoVerdictError
 from collscope.model.note import Note
-from collscope.reports.efficiency.judgement import Decomposition, JudgedClass, Judgement
+from collscope.reports.efficiency.judgement import JudgedClass, Judgement
 from collscope.reports.efficiency.judgement_text import speed_up_of
 from collscope.reports.efficiency.profile_kernels import _over_all
-from collscope.reports.efficiency.time_breakdown import fractions_of
+from collscope.reports.efficiency.time_breakdown import Basis, Breakdown, fractions_of
 from collscope.reports.report.formats import render
 from collscope.reports.share.answer import KernelShare, Share
 
@@ -72,9 +72,12 @@ def _first(store: StoreBuilder, system: str = "mi300x") -> JudgedClass:
     return store.report(system=system).judgement.classes[0]
 
 
-def _parts(found: Decomposition | None) -> dict[str, float | None]:
+def _parts(found: Breakdown | None) -> dict[str, float | None]:
+    """Seconds of each part."""
     assert found is not None
-    return {part.name: part.device_s for part in found.parts}
+    names = ("wait", "contention", "tunable", "roof", "unjudged")
+    times = {name: getattr(found, f"{name}_ns") for name in names}
+    return {name: None if ns is None else ns / 1e9 for name, ns in times.items()}
 
 
 def test_the_guide_from_its_files(samples: Path, tmp_path: Path) -> None:
@@ -114,7 +117,7 @@ def test_the_guide_from_its_files(samples: Path, tmp_path: Path) -> None:
     assert (round(100 * uplift["low"], 1), round(100 * uplift["high"], 1)) == (1.9, 4.9)
     # MSCCL serves up to 16 MiB, 12.8 + 87.4 us at 336 GB/s, but its kernels take 2409 us
     msccl, generic = judged["kernels"]
-    assert (msccl["served_bytes"], round(msccl["roof_us"], 1), msccl["skewed"]) == (
+    assert (msccl["served_bytes"], round(msccl["roof_ns"] / 1000, 1), msccl["skewed"]) == (
         2**24,
         100.2,
         True,
@@ -167,7 +170,7 @@ def test_siblings_count_by_devices_and_not_by_calls() -> None:
     # each of 8 devices runs 10 calls of both classes, each 1 ms above its roof
     assert [row.calls for row in judged.classes] == [40, 10]
     assert [row.recoverable_s for row in judged.classes] == pytest.approx([0.08, 0.08])
-    assert _parts(judged.decomposition)["tunable"] == pytest.approx(0.16)
+    assert _parts(judged.breakdown)["tunable"] == pytest.approx(0.16)
 
 
 def test_a_run_without_calls_judges_what_was_measured() -> None:
@@ -186,7 +189,7 @@ def test_a_run_without_calls_judges_what_was_measured() -> None:
     assert texts(rows["AllGather", "Float32"].marks) == ("replay failed",)
     # no job, so nothing about its time
     assert (first.time_share, first.recoverable_s) == (None, None)
-    assert (judged.decomposition, judged.uplifts, judged.kernels) == (None, (), ())
+    assert (judged.breakdown, judged.uplifts, judged.kernels) == (None, (), ())
     text = render(report, "text")
     assert "AllReduce x8  1 GiB  Float32 Sum  yes" in text
     assert "to win" not in text
@@ -201,7 +204,7 @@ def test_without_a_system_there_is_no_roof() -> None:
     _measured(store, 1000.0)
     judged = store.report().judgement
     assert (judged.roof, judged.classes[0].roof_us, judged.uplifts) == (None, None, ())
-    assert _parts(judged.decomposition)["tunable"] is None
+    assert _parts(judged.breakdown)["tunable"] is None
 
 
 def test_nothing_measured_is_said() -> None:
@@ -320,7 +323,7 @@ def test_host_memory_is_marked_and_saves_nothing_against_a_system() -> None:
     assert texts(row.marks) == ("measured in host memory",)
     assert (row.measured_us, row.efficiency, row.recoverable_s) == (1000 * ROOF_US, None, None)
     assert report.judgement.uplifts == ()
-    assert _parts(report.judgement.decomposition)["tunable"] is None
+    assert _parts(report.judgement.breakdown)["tunable"] is None
     said = render(report, "text")
     assert said.count("Measurements in host memory (a replay without GPUs) say nothing") == 1
     # they stand in the table as measured
@@ -391,7 +394,7 @@ def test_decomposition_in_the_job() -> None:
     _measured(store, 2 * ROOF_US, datatype="Float16")
     _profile(store, 30_000, 70_000)
     judged = store.report(system="mi300x").judgement
-    parts = _parts(judged.decomposition)
+    parts = _parts(judged.breakdown)
     kernels = 4 * 8 / 1e6  # of the class, in millions: us become seconds
     assert parts["wait"] == pytest.approx(kernels * 350)
     assert parts["contention"] == pytest.approx(kernels * ROOF_US)
@@ -434,9 +437,9 @@ def test_parts_add_up_to_the_collective_time(
             store.kernel(calls[0], log, transfer_ns=job[0] if job else 0, wait_ns=wait)
     if profiled:
         _profile(store, 12_345_678, 1000)
-    found = store.report(system="h100").judgement.decomposition
-    assert found is None or sum(part.device_s or 0 for part in found.parts) == pytest.approx(
-        found.device_s
+    found = store.report(system="h100").judgement.breakdown
+    assert found is None or sum(part or 0 for part in _parts(found).values()) == pytest.approx(
+        found.device_ns / 1e9
     )
 
 
@@ -445,7 +448,7 @@ def test_a_profile_alone_leaves_waiting_unknown() -> None:
     _measured(store, 2 * ROOF_US)
     _profile(store, 40_000_000_000, 60_000_000_000)
     judged = store.report(system="mi300x").judgement
-    parts = _parts(judged.decomposition)
+    parts = _parts(judged.breakdown)
     assert (parts["wait"], parts["contention"]) == (None, None)
     assert (parts["tunable"], parts["roof"]) == (pytest.approx(20), pytest.approx(20))
     (uplift,) = judged.uplifts
@@ -675,7 +678,7 @@ def test_a_kernel_of_several_profiles_is_one_row() -> None:
             store.insert("_kernel_total", **row, kind="kernel", calls=calls)
     (kernel,) = store.report(system="mi300x").judgement.kernels
     # 60 of 200 ms, 6 calls
-    assert (kernel.share, kernel.mean_us) == (pytest.approx(0.3), pytest.approx(10_000))
+    assert (kernel.share, kernel.mean_ns) == (pytest.approx(0.3), pytest.approx(10_000_000))
 
 
 def _trace(store: StoreBuilder, source: int, **known: Value) -> None:
@@ -701,8 +704,8 @@ def test_a_table_of_totals_beside_a_trace_is_not_added_to_it() -> None:
     assert len(report.shares) == 2
     (kernel,) = report.judgement.kernels
     assert (kernel.name, kernel.share) == (f"{name}{trace}", pytest.approx(0.4))
-    assert report.judgement.decomposition is not None
-    assert report.judgement.decomposition.device_s == pytest.approx(0.04)
+    assert report.judgement.breakdown is not None
+    assert report.judgement.breakdown.device_ns == pytest.approx(0.04e9)
     said = " ".join(render(report, "text").split())
     assert "Not added to the traces, whose kernels they may hold again: k.txt." in said
 
@@ -872,8 +875,8 @@ def test_profiles_of_different_jobs_have_answers_of_their_own() -> None:
     assert [row.predicted_gain for row in judged.metrics] == [
         pytest.approx(1 / 0.6 - 1), pytest.approx(1 / 0.9 - 1), None,
     ]  # fmt: skip
-    assert judged.decomposition is not None
-    assert judged.decomposition.basis.startswith("times measured alone")
+    assert judged.breakdown is not None
+    assert judged.breakdown.basis is Basis.ALONE
     said = render(store.report(system="mi300x", label="tcp"), "text")
     assert "the job of gpt-j.txt" in " ".join(said.split())
 
@@ -972,7 +975,7 @@ def test_empty_judgement_of_an_empty_run() -> None:
         classes=(),
         classes_total=0,
         kernels=(),
-        decomposition=None,
+        breakdown=None,
         uplifts=(),
         metrics=(),
         curves=(),

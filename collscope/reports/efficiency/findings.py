@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.efficiency.judgement import JudgedClass
-from collscope.reports.efficiency.text import most_words
+from collscope.reports.efficiency.text import largest_message, most_words
 from collscope.reports.rendering.class_words import class_words, other_gpus_words
 from collscope.reports.report.answer import Finding, Report
 from collscope.reports.tolerances import (
@@ -107,13 +107,13 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
     share = sum(kernel.share for kernel in kernels)
     # what is left when transfers run at the roof, and when they are three times slower
     most, least = (
-        sum(k.share * max(0.0, 1 - factor * k.roof_us / k.mean_us) for k in kernels)
+        sum(k.share * max(0.0, 1 - factor * k.roof_ns / k.mean_ns) for k in kernels)
         for factor in (1.0, SKEW_FACTOR)
     )
     parts = [f"{100 * part:.1f}" for part in (least, most)]
     told = "; ".join(
-        f"{k.name.partition('(')[0]}: mean {k.mean_us:.0f} us, roof of "
-        f"{format_size(k.served_bytes)} {k.roof_us:.1f} us ({k.served_by})"
+        f"{k.name.partition('(')[0]}: mean {k.mean_ns / 1000:.0f} us, roof of "
+        f"{format_size(k.served_bytes)} {k.roof_ns / 1000:.1f} us ({largest_message(k)})"
         for k in kernels[:_MOST]
     )
     yield Finding(
@@ -190,17 +190,16 @@ def roof_does_not_apply(report: Report) -> Iterable[Finding]:
 
 def tuning_not_worth_it(report: Report) -> Iterable[Finding]:
     """Less than 1 % of the GPU time can be saved, even if unmeasured classes are alike."""
-    uplifts, parts = report.judgement.uplifts, report.judgement.decomposition
+    uplifts, parts = report.judgement.uplifts, report.judgement.breakdown
     uplift = max(uplifts, key=lambda found: found.saved, default=None)
     if uplift is not None and uplift.judged >= MIN_JUDGED_SHARE:
         saved = uplift.saved / uplift.judged
         of = f"the time ({uplift.denominator})"
     elif uplift is None and parts is not None:
-        by_name = {part.name: part.share for part in parts.parts}
-        tunable, unjudged = by_name["tunable"], by_name["unjudged"] or 0.0
-        if tunable is None or unjudged > 1 - MIN_JUDGED_SHARE:
+        judged_ns = parts.device_ns - parts.unjudged_ns
+        if parts.tunable_ns is None or not judged_ns >= MIN_JUDGED_SHARE * parts.device_ns > 0:
             return
-        saved, of = tunable / (1 - unjudged), "the collective time"
+        saved, of = parts.tunable_ns / judged_ns, "the collective time"
     else:
         return
     if saved < WORTH:

@@ -12,6 +12,8 @@ from collscope.reports.efficiency.application_metrics import ApplicationMetric
 from collscope.reports.efficiency.curves import Curve
 from collscope.reports.efficiency.judged_classes import Reached
 from collscope.reports.efficiency.outliers import Outlier
+from collscope.reports.efficiency.profile_kernels import ProfileKernel
+from collscope.reports.efficiency.time_breakdown import Breakdown
 from collscope.roofline.gpu_models import OtherGpus
 
 IN_JOB = "time_in_job"  # the mark of a class whose time is that of the job
@@ -66,35 +68,6 @@ class JudgedClass(msgspec.Struct, frozen=True):
         return gbps * us / self.roof_high_us, gbps * us / self.roof_low_us
 
 
-class JudgedKernel(msgspec.Struct, frozen=True):
-    """A kernel of a profile against the roof of the largest message it can serve."""
-
-    name: str
-    share: float  # ratio to GPU time
-    mean_us: float
-    served_bytes: int
-    served_by: str  # what the largest size comes from
-    roof_us: float
-    skewed: bool  # over three times the roof, and over twice what its class is known to take
-
-
-class TimePart(msgspec.Struct, frozen=True):
-    """Part of the collective time, over all devices."""
-
-    name: str  # wait, contention, tunable, roof, unjudged
-    device_s: float | None
-    share: float | None  # ratio to the collective time
-    basis: str  # what it was computed from, or why it is not known
-
-
-class Decomposition(msgspec.Struct, frozen=True):
-    """The collective time of the run: wait + contention + tunable + roof + unjudged."""
-
-    device_s: float  # collective time of the run, seconds over all devices
-    basis: str  # what that time is of, in words
-    parts: tuple[TimePart, ...]
-
-
 class Uplift(msgspec.Struct, frozen=True):
     """End-to-end speed-up expected if every judged class ran at its roof; gains are ratios."""
 
@@ -125,8 +98,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     roof: str | None  # which roof the efficiencies are of
     classes: tuple[JudgedClass, ...]  # those to look at first, first
     classes_total: int  # before the cut to the first ones
-    kernels: tuple[JudgedKernel, ...]
-    decomposition: Decomposition | None
+    kernels: tuple[ProfileKernel, ...]
+    breakdown: Breakdown | None
     uplifts: tuple[Uplift, ...]  # one for each job that the profiles are of
     metrics: tuple[ApplicationMetric, ...]
     curves: tuple[Curve, ...]

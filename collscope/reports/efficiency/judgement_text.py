@@ -9,25 +9,14 @@ from collscope.reports.efficiency import judgement as told
 from collscope.reports.efficiency.answer import Efficiency, JudgedLabel
 from collscope.reports.efficiency.application_metrics import ApplicationMetric
 from collscope.reports.efficiency.judged_classes import Judged
-from collscope.reports.efficiency.profile_kernels import ProfileKernel
 from collscope.reports.efficiency.serving import marks_of
-from collscope.reports.efficiency.time_breakdown import Basis, Breakdown, Fraction, Uplift
+from collscope.reports.efficiency.time_breakdown import Fraction, Uplift
 from collscope.reports.rendering.mark_words import mark_words
 from collscope.reports.rendering.share_words import denominator
 from collscope.units import are, count, count_of, format_size
 
 _LITTLE = 0.0005  # of the kernel time, less than the printed digits show
 _NAMED = 3  # profiles that a sentence names
-_INSIDE = "not known: contained in the parts below; no kernel times of two ranks or more"
-_MSCCL = "RCCL's stock MSCCL algorithms (not valid with other algorithm files)"
-_BASES = {
-    Basis.IN_JOB: "transfer + waiting in the job, all calls of their classes",
-    Basis.SEEN: "profile's collective kernels, spread over the classes by the kernels that were"
-    " seen",
-    Basis.EXPECTED: "profile's collective kernels, spread over the classes by calls x expected"
-    " time",
-    Basis.ALONE: "times measured alone x calls; the job's own time is not known",
-}
 
 
 def judgement_of(found: Efficiency) -> told.Judgement:
@@ -38,8 +27,8 @@ def judgement_of(found: Efficiency) -> told.Judgement:
         roof=found.roof,
         classes=tuple(_class(j, found.whole_s) for j in found.classes),
         classes_total=len(found.classes),
-        kernels=tuple(map(_kernel, found.kernels)),
-        decomposition=None if found.breakdown is None else _decomposition(found.breakdown),
+        kernels=found.kernels,
+        breakdown=found.breakdown,
         uplifts=tuple(map(_uplift, found.uplifts)),
         metrics=found.metrics,
         curves=found.curves,
@@ -94,53 +83,6 @@ def _marks(j: Judged) -> Iterable[Note]:
             yield Note(mark.of.value, values, mark_words(mark))
     if j.time_in_job:
         yield Note(told.IN_JOB, {}, "time in the job")
-
-
-def _kernel(kernel: ProfileKernel) -> told.JudgedKernel:
-    return told.JudgedKernel(
-        name=kernel.name,
-        share=kernel.share,
-        mean_us=kernel.mean_us,
-        served_bytes=kernel.served_bytes,
-        served_by=_MSCCL if kernel.served is None else f"class {kernel.served}, the largest",
-        roof_us=kernel.roof_us,
-        skewed=kernel.skewed,
-    )
-
-
-def _decomposition(parts: Breakdown) -> told.Decomposition:
-    left = ""
-    if parts.left_out:
-        left = f"; {count(parts.left_out, 'class', 'classes')} without kernel times left out"
-    return told.Decomposition(
-        parts.device_s,
-        _BASES[parts.basis] + left,
-        tuple(
-            told.TimePart(
-                name,
-                seconds,
-                None if seconds is None or not parts.device_s else seconds / parts.device_s,
-                why,
-            )
-            for name, seconds, why in _parts(parts)
-        ),
-    )
-
-
-def _parts(parts: Breakdown) -> Iterable[tuple[str, float | None, str]]:
-    """Name, seconds, and what they were computed from or why they are not known."""
-    in_job = parts.basis is Basis.IN_JOB
-    no_roof = "not known: no roof (--system NAME, or --system fit)"
-    if parts.roofs:
-        no_roof = "not known: nothing measured on GPUs (collscope replay, collscope ingest csv)"
-    contention = "not known: no replay; contained in tunable" if in_job else _INSIDE
-    if parts.compared:
-        contention = "transfer in the job - measured alone"
-    yield "wait", parts.wait, "kernel before the last rank came" if in_job else _INSIDE
-    yield "contention", parts.contention, contention
-    yield "tunable", parts.tunable, no_roof if parts.tunable is None else "measured - roof"
-    yield "roof", parts.roof, no_roof if parts.roof is None else "roof x calls"
-    yield "unjudged", parts.unjudged, "classes without a measurement or a roof"
 
 
 def _uplift(found: Uplift) -> told.Uplift:

@@ -11,7 +11,7 @@ import numpy as np
 
 from collscope.reports.efficiency.curves import Curve
 from collscope.reports.efficiency.judgement import JudgedClass
-from collscope.reports.efficiency.text import class_origin
+from collscope.reports.efficiency.text import basis_words, class_origin
 from collscope.reports.rendering.drawing import (
     INK,
     PARTS,
@@ -268,11 +268,11 @@ def bars_figure(report: Report) -> Figure | None:
     }  # fmt: skip
     left = len(rows) - len(shown)
     rest = f" {count(left, 'more class', 'more classes')} not drawn." if left else ""
-    whole = report.judgement.decomposition
+    whole = report.judgement.breakdown
     return Figure(
         "Collective time by class",
         f"The largest first. {CLICK} "
-        + ("" if whole is None else f"Collective time: {whole.basis}.") + rest,
+        + ("" if whole is None else f"Collective time: {basis_words(whole)}.") + rest,
         make, found, marks,
         filters={mark: f"class={mark.split('-')[1]}" for mark in marks},
     )  # fmt: skip

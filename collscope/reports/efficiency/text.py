@@ -11,14 +11,24 @@ from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.efficiency.application_metrics import ApplicationMetric
 from collscope.reports.efficiency.judged_classes import Reached
 from collscope.reports.efficiency.judgement import (
-    Decomposition,
     JudgedClass,
-    JudgedKernel,
     Judgement,
     Uplift,
 )
 from collscope.reports.efficiency.judgement_text import speed_up_of
-from collscope.reports.rendering.layout import NAME, NUMBER, TEXT, Item, Table, cell, percent, table
+from collscope.reports.efficiency.profile_kernels import ProfileKernel
+from collscope.reports.efficiency.time_breakdown import Basis, Breakdown
+from collscope.reports.rendering.layout import (
+    NAME,
+    NUMBER,
+    TEXT,
+    Item,
+    Table,
+    cell,
+    percent,
+    scaled,
+    table,
+)
 from collscope.reports.rendering.origin import Origin, origin
 from collscope.reports.report.answer import Report
 from collscope.roofline.workload import IMPOSSIBLE
@@ -32,6 +42,15 @@ _NO_RANKS = (
     "Not judged: the measurements lack ranks or sizes. Ingest them into another run with the "
     "ranks (collscope ingest table or csv PATH --ranks N --run NAME)."
 )
+_INSIDE = "not known: contained in the parts below; no kernel times of two ranks or more"
+_BASES = {
+    Basis.IN_JOB: "transfer + waiting in the job, all calls of their classes",
+    Basis.SEEN: "profile's collective kernels, spread over the classes by the kernels that were"
+    " seen",
+    Basis.EXPECTED: "profile's collective kernels, spread over the classes by calls x expected"
+    " time",
+    Basis.ALONE: "times measured alone x calls; the job's own time is not known",
+}
 _MOST_REACHED = 12  # operations in the first lines
 
 
@@ -114,9 +133,9 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         if not report.classes and said.classes_total > len(said.classes):
             more = count(said.classes_total - len(said.classes), "more class", "more classes")
             yield f"{more} not shown (--top 0): the smallest of each operation."
-    if said.decomposition is not None:
-        yield _decomposition_table(said.decomposition)
-        yield f"device s: seconds over all devices. Collective time: {said.decomposition.basis}."
+    if said.breakdown is not None:
+        yield _breakdown_table(said.breakdown)
+        yield f"device s: seconds over all devices. Collective time: {basis_words(said.breakdown)}."
     for uplift in said.uplifts:
         yield from _uplift(uplift, _which(uplift, said))
     if said.kernels:
@@ -127,7 +146,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         )
         yield from (
             f"Largest message of a kernel: {source}."
-            for source in dict.fromkeys(k.served_by for k in said.kernels)
+            for source in dict.fromkeys(map(largest_message, said.kernels))
         )
     if said.metrics:
         yield _metric_table(said.metrics)
@@ -247,10 +266,38 @@ def _remarks(rows: Sequence[JudgedClass]) -> Iterable[str]:
         yield f"{which}: {text.rstrip('.')}."
 
 
-def _decomposition_table(found: Decomposition) -> Table:
+def basis_words(found: Breakdown) -> str:
+    """What the collective time of a run is of."""
+    left = ""
+    if found.left_out:
+        left = f"; {count(found.left_out, 'class', 'classes')} without kernel times left out"
+    return _BASES[found.basis] + left
+
+
+def _breakdown_table(found: Breakdown) -> Table:
     columns = [("part", TEXT), ("device s", NUMBER), ("%", NUMBER), ("from", TEXT)]
-    rows = [(p.name, p.device_s, percent(p.share), p.basis) for p in found.parts]
-    return table(columns, [*rows, ("collective time", found.device_s, "100.00", None)])
+    whole = found.device_ns
+    rows = [
+        (name, scaled(ns, 1e9), percent(None if ns is None or not whole else ns / whole), why)
+        for name, ns, why in _parts(found)
+    ]
+    return table(columns, [*rows, ("collective time", whole / 1e9, "100.00", None)])
+
+
+def _parts(found: Breakdown) -> Iterable[tuple[str, float | None, str]]:
+    """Name, ns, and what they were computed from or why they are not known."""
+    in_job = found.basis is Basis.IN_JOB
+    no_roof = "not known: no roof (--system NAME, or --system fit)"
+    if found.roofs:
+        no_roof = "not known: nothing measured on GPUs (collscope replay, collscope ingest csv)"
+    contention = "not known: no replay; contained in tunable" if in_job else _INSIDE
+    if found.compared:
+        contention = "transfer in the job - measured alone"
+    yield "wait", found.wait_ns, "kernel before the last rank came" if in_job else _INSIDE
+    yield "contention", found.contention_ns, contention
+    yield "tunable", found.tunable_ns, no_roof if found.tunable_ns is None else "measured - roof"
+    yield "roof", found.roof_ns, no_roof if found.roof_ns is None else "roof x calls"
+    yield "unjudged", found.unjudged_ns, "classes without a measurement or a roof"
 
 
 def _uplift(found: Uplift, which: str) -> Iterable[str | Item]:
@@ -273,7 +320,14 @@ def _uplift(found: Uplift, which: str) -> Iterable[str | Item]:
     yield Item(head, tuple(f"{line}." for line in lines))
 
 
-def _kernel_table(rows: Sequence[JudgedKernel]) -> Table:
+def largest_message(kernel: ProfileKernel) -> str:
+    """Where the largest message comes from that a kernel can serve."""
+    if kernel.served_class is None:
+        return "RCCL's stock MSCCL algorithms (not valid with other algorithm files)"
+    return f"class {kernel.served_class}, the largest"
+
+
+def _kernel_table(rows: Sequence[ProfileKernel]) -> Table:
     columns = [
         ("kernel of the profile", NAME), ("% GPU time", NUMBER), ("mean us", NUMBER),
         ("largest message", NUMBER), ("roof us", NUMBER), ("mean / roof", NUMBER), ("", TEXT),
@@ -282,8 +336,9 @@ def _kernel_table(rows: Sequence[JudgedKernel]) -> Table:
         columns,
         (
             (
-                k.name, percent(k.share), k.mean_us, format_size(k.served_bytes), k.roof_us,
-                k.mean_us / k.roof_us if k.skewed else None, "waits" if k.skewed else "",
+                k.name, percent(k.share), k.mean_ns / 1000, format_size(k.served_bytes),
+                k.roof_ns / 1000, k.mean_ns / k.roof_ns if k.skewed else None,
+                "waits" if k.skewed else "",
             )
             for k in rows
         ),

@@ -87,7 +87,7 @@ def _fractions_of_job(job: str | None, shares: Sequence[Share]) -> Iterable[Frac
 
 
 class Basis(Enum):
-    """What the collective time is told by."""
+    """What the collective time comes from."""
 
     IN_JOB = "in_job"  # transfer and waiting in the job, of all calls of their classes
     SEEN = "seen"  # the profiles', spread over the classes by the kernels that were seen
@@ -96,23 +96,18 @@ class Basis(Enum):
 
 
 class Breakdown(msgspec.Struct, frozen=True):
-    """The collective time of the run over all devices, in seconds; None: not known.
+    """The collective time of the run over all devices: the sum of its parts; None: not known."""
 
-    left_out  classes without a time of this basis
-    compared  classes have both a time in the job and one alone
-    roofs     some class has a roof
-    """
-
-    device_s: float
+    device_ns: float
     basis: Basis
-    left_out: int
-    wait: float | None
-    contention: float | None
-    tunable: float | None
-    roof: float | None
-    unjudged: float
-    compared: bool
-    roofs: bool
+    left_out: int  # classes without a time of this basis
+    wait_ns: float | None
+    contention_ns: float | None
+    tunable_ns: float | None
+    roof_ns: float | None
+    unjudged_ns: float
+    compared: bool  # classes have both a time in the job and one alone
+    roofs: bool  # some class has a roof
 
 
 def break_down(judged: Sequence[Judged], shares: Sequence[Share]) -> Breakdown | None:
@@ -123,11 +118,11 @@ def break_down(judged: Sequence[Judged], shares: Sequence[Share]) -> Breakdown |
     """
     timed = [j for j in judged if j.job_us is not None]
     if timed:
-        whole = sum(j.device_s or 0.0 for j in timed)
+        whole = sum(j.device_s or 0.0 for j in timed) * 1e9
         return _parts(timed, whole, 1.0, Basis.IN_JOB, len(judged) - len(timed))
     expected = [j for j in judged if j.device_s]
-    whole = sum(j.device_s or 0.0 for j in expected)
-    profile = sum(share.collective_ns for share in shares) / 1e9
+    whole = sum(j.device_s or 0.0 for j in expected) * 1e9
+    profile = sum(share.collective_ns for share in shares)
     if not whole or not any(j.least_us is not None or j.roof is not None for j in expected):
         return None
     if profile:
@@ -135,37 +130,37 @@ def break_down(judged: Sequence[Judged], shares: Sequence[Share]) -> Breakdown |
         basis = Basis.SEEN if seen else Basis.EXPECTED
         return _parts(expected, profile, profile / whole, basis)
     measured = [j for j in expected if j.alone_us is not None]
-    whole = sum(j.device_s or 0.0 for j in measured)
+    whole = sum(j.device_s or 0.0 for j in measured) * 1e9
     return _parts(measured, whole, 1.0, Basis.ALONE) if whole else None
 
 
 def _parts(
     judged: Sequence[Judged], whole: float, scale: float, basis: Basis, left_out: int = 0
 ) -> Breakdown:
-    """Sums over classes; `scale` turns their expected seconds into those of `whole`."""
+    """Sums over classes; `scale` turns their expected times into those of `whole`."""
     in_job = any(j.job_us is not None for j in judged)
     compared = any(j.job_us is not None and j.alone_us is not None for j in judged)
-    wait = sum(j.executions * (j.wait_us or 0.0) / 1e6 for j in judged)
+    wait = sum(j.executions * (j.wait_us or 0.0) * 1000 for j in judged)
     contention = tunable = roof = 0.0
     for j in judged:
         parts = j.split
         if parts is not None:
-            seconds = j.executions * scale / 1e6
-            contention += parts.contention * seconds
-            tunable += parts.tunable * seconds
-            roof += parts.roof * seconds
+            calls = j.executions * scale * 1000
+            contention += parts.contention * calls
+            tunable += parts.tunable * calls
+            roof += parts.roof * calls
     rest = whole - (wait if in_job else 0.0) - contention - tunable - roof
     unjudged = rest if rest > 1e-9 * whole else 0.0  # below that it is rounding
     known = any(j.roof is not None and j.least_us is not None for j in judged)
     return Breakdown(
-        device_s=whole,
+        device_ns=whole,
         basis=basis,
         left_out=left_out,
-        wait=wait if in_job else None,
-        contention=contention if compared and known else None,
-        tunable=tunable if known else None,
-        roof=roof if known else None,
-        unjudged=unjudged,
+        wait_ns=wait if in_job else None,
+        contention_ns=contention if compared and known else None,
+        tunable_ns=tunable if known else None,
+        roof_ns=roof if known else None,
+        unjudged_ns=unjudged,
         compared=compared,
         roofs=any(j.roof is not None for j in judged),
     )
@@ -317,7 +312,7 @@ def _skewed(
     gains = []
     for slower in (1.0, SKEW_FACTOR):
         transfer = sum(
-            kernel.share * min(1.0, slower * kernel.roof_us / kernel.mean_us) for kernel in skewed
+            kernel.share * min(1.0, slower * kernel.roof_ns / kernel.mean_ns) for kernel in skewed
         )
         gains.append(gain(max(0.0, rest + transfer) * idle))
     return gains[0], gains[1]
