@@ -93,15 +93,14 @@ def _judge(kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs) -> Pr
     if largest is None:
         return None
     roof, source, known_ns = largest
-    roof_ns = 1000 * roof.time_us
     return ProfileKernel(
         name=kernel.name,
         share=share,
         mean_ns=kernel.mean_ns,
         served_bytes=roof.work.size_bytes,
         served_class=source,
-        roof_ns=roof_ns,
-        skewed=kernel.mean_ns > max(SKEW_FACTOR * roof_ns, MIN_JOB_TO_ALONE * known_ns),
+        roof_ns=roof.time_ns,
+        skewed=kernel.mean_ns > max(SKEW_FACTOR * roof.time_ns, MIN_JOB_TO_ALONE * known_ns),
     )
 
 
@@ -123,10 +122,10 @@ def _stock_msccl(limit: int, roofs: AnyRoofs) -> _Largest | None:
 def _largest_class(name: KernelName, judged: Sequence[Judged]) -> _Largest | None:
     """The class with the longest roof time among those that the kernel's name allows."""
     fitting = [j for j in judged if j.roof is not None and _may_serve(name, j)]
-    slowest = max(fitting, key=lambda j: j.roof.time_us if j.roof else 0.0, default=None)
+    slowest = max(fitting, key=lambda j: j.roof.time_ns if j.roof else 0.0, default=None)
     if slowest is None or slowest.roof is None:
         return None
-    known_ns = 1000 * max(slowest.alone_us or 0.0, slowest.transfer_us or 0.0)
+    known_ns = max(slowest.alone_ns or 0.0, slowest.row.transfer_ns or 0.0)
     return slowest.roof, slowest.row.class_id, known_ns
 
 

@@ -8,14 +8,10 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec.structs import replace
 
 from collscope.reports.calls.answer import compact_ranges
+from collscope.reports.efficiency.answer import Judgement
 from collscope.reports.efficiency.application_metrics import ApplicationMetric
-from collscope.reports.efficiency.judged_classes import Reached
-from collscope.reports.efficiency.judgement import (
-    JudgedClass,
-    Judgement,
-    Uplift,
-)
-from collscope.reports.efficiency.judgement_text import speed_up_of
+from collscope.reports.efficiency.gain import Uplift
+from collscope.reports.efficiency.judged_classes import JudgedClass, Reached
 from collscope.reports.efficiency.profile_kernels import ProfileKernel
 from collscope.reports.efficiency.time_breakdown import Basis, Breakdown
 from collscope.reports.rendering.layout import (
@@ -30,6 +26,7 @@ from collscope.reports.rendering.layout import (
     table,
 )
 from collscope.reports.rendering.origin import Origin, origin
+from collscope.reports.rendering.share_words import fraction_words
 from collscope.reports.report.answer import Report
 from collscope.roofline.workload import IMPOSSIBLE
 from collscope.units import count, decimals, format_size
@@ -72,7 +69,7 @@ def gain_sentences(report: Report) -> Iterable[str]:
 
 
 def _without(uplift: Uplift) -> str:
-    return "without any transfer" if uplift.waits_known else "without any collective time"
+    return "without any transfer" if uplift.in_job else "without any collective time"
 
 
 def _at_most(uplift: Uplift) -> str:
@@ -82,7 +79,7 @@ def _at_most(uplift: Uplift) -> str:
 
 def _which(uplift: Uplift, said: Judgement) -> str:
     """The job of an expected gain, where there are several."""
-    return f" of {', '.join(uplift.profiles)}" if len(said.uplifts) > 1 else ""
+    return f" of {', '.join(uplift.fraction.profiles)}" if len(said.uplifts) > 1 else ""
 
 
 def measured_sentences(said: Judgement) -> Iterable[str]:
@@ -119,7 +116,7 @@ def _is_best(one: JudgedClass, row: Reached) -> bool:
 def judgement(report: Report) -> Iterable[str | Item | Table]:
     """Efficiency by class, decomposition, uplift and the application's own figures."""
     said = report.judgement
-    judged = [row for row in said.classes if row.measured_us is not None or row.roof is not None]
+    judged = [row for row in said.classes if row.measured_ns is not None or row.roof is not None]
     if not judged and not said.metrics:
         if any(row.marks for row in said.classes):
             yield f"Not judged: no class has a right result with label {said.label}."
@@ -137,7 +134,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         yield _breakdown_table(said.breakdown)
         yield f"device s: seconds over all devices. Collective time: {basis_words(said.breakdown)}."
     for uplift in said.uplifts:
-        yield from _uplift(uplift, _which(uplift, said))
+        yield from _uplift(uplift, _which(uplift, said), report)
     if said.kernels:
         yield _kernel_table(said.kernels)
         yield (
@@ -180,12 +177,12 @@ def class_origin(row: JudgedClass, label: str | None) -> Origin | None:
 def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Table]:
     origins = [class_origin(row, said.label) for row in rows]
     label = f" with label {said.label}" if said.label else ""
-    roofs = {row.roof for row in rows if row.roof}
+    roofs = {row.roof.name for row in rows if row.roof}
     if any(row.calls for row in rows):
         cells = (_class_cells(row) for row in rows)
         yield _without_the_only_roof(table(_CLASS_COLUMNS, cells, origins), roofs)
         guessed = any(
-            row.time_share is not None and row.measured_us is None and not row.kernel_us
+            row.time_share is not None and row.measured_ns is None and not row.kernel_ns
             for row in rows
         )
         at_roof = ", where a class without a time has that of its ceiling" if guessed else ""
@@ -209,8 +206,8 @@ def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Tab
     ranges = [
         f"class {row.class_id} {slow:.4g} to {fast:.4g}"
         for row in rows
-        if row.roof_range_gbps is not None
-        for slow, fast in [row.roof_range_gbps]
+        if row.roof is not None and row.roof.range_gbps is not None
+        for slow, fast in [row.roof.range_gbps]
     ]
     if ranges:
         yield f"range of reachable, GB/s: {'; '.join(ranges)}."
@@ -219,7 +216,10 @@ def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Tab
         compared = [row for row in rows if row.contention is not None]
         yield table(
             [*names, ("in the job / alone", NUMBER)],
-            ((row.class_id, row.transfer_us, row.wait_us, row.contention) for row in compared),
+            (
+                (r.class_id, scaled(r.transfer_ns, 1e3), scaled(r.wait_ns, 1e3), r.contention)
+                for r in compared
+            ),
             (class_origin(row, said.label) for row in compared),
         )
     yield from _remarks(rows)
@@ -234,18 +234,30 @@ def _without_the_only_roof(found: Table, roofs: Collection[str]) -> Table:
 
 def _class_cells(row: JudgedClass) -> tuple[object, ...]:
     return (
-        *_name_cells(row), row.calls, row.measured_us, row.busbw_gbps, row.roof_gbps,
-        row.limit_gbps, _one(row.efficiency), row.regime, percent(row.time_share),
-        row.recoverable_s, row.roof,
+        *_name_cells(row), row.calls, *_speed_cells(row), percent(row.time_share),
+        scaled(row.recoverable_ns, 1e9), row.roof and row.roof.name,
     )  # fmt: skip
 
 
 def _measured_cells(row: JudgedClass) -> tuple[object, ...]:
     kind = " ".join(text for text in (row.datatype, row.redop) if text)
     return (
-        *_name_cells(row), kind or None, row.in_place, row.measured_us, row.busbw_gbps,
-        row.roof_gbps, row.limit_gbps, _one(row.efficiency), row.regime, row.roof,
+        *_name_cells(row), kind or None, row.in_place, *_speed_cells(row),
+        row.roof and row.roof.name,
     )  # fmt: skip
+
+
+def _speed_cells(row: JudgedClass) -> tuple[object, ...]:
+    """Time, rate, what is reachable, limit, efficiency and regime."""
+    return (
+        scaled(row.measured_ns, 1e3), row.busbw_gbps, *ceilings(row), _one(row.efficiency),
+        row.regime,
+    )  # fmt: skip
+
+
+def ceilings(row: JudgedClass) -> tuple[float | None, float | None]:
+    """What is reachable and the limit, GB/s."""
+    return (None, None) if row.roof is None else (row.roof.busbw_gbps, row.roof.limit_gbps)
 
 
 def _name_cells(row: JudgedClass) -> tuple[object, ...]:
@@ -259,7 +271,8 @@ def _remarks(rows: Sequence[JudgedClass]) -> Iterable[str]:
     about: dict[str, list[int]] = defaultdict(list)
     for row in rows:
         marks = (mark.text for mark in row.marks)
-        for text in (*marks, *row.roof_assumptions, *((row.why,) if row.why else ())):
+        assumed = () if row.roof is None else row.roof.assumptions
+        for text in (*marks, *assumed, *((row.why,) if row.why else ())):
             about[text].append(row.class_id)
     for text, ids in about.items():
         which = "every class" if len(ids) == len(rows) else f"class {compact_ranges(ids)}"
@@ -300,7 +313,7 @@ def _parts(found: Breakdown) -> Iterable[tuple[str, float | None, str]]:
     yield "unjudged", found.unjudged_ns, "classes without a measurement or a roof"
 
 
-def _uplift(found: Uplift, which: str) -> Iterable[str | Item]:
+def _uplift(found: Uplift, which: str, report: Report) -> Iterable[str | Item]:
     lines = [
         f"saved: {100 * found.saved:.2f} points of the time; {100 * found.judged:.1f} % of the "
         f"collective time is judged; {_gain(found.gain_if_alike)} if the rest is just as efficient",
@@ -311,10 +324,10 @@ def _uplift(found: Uplift, which: str) -> Iterable[str | Item]:
             " skewed kernels (transfers at the roof, or three times slower)"
         )
     free = "if transfers took no time, with the waiting and the compute of now"
-    if not found.waits_known:
+    if not found.in_job:
         free = "if collectives took no time, with the compute of now"
     lines.append(f"ceiling: {_at_most(found)} {free}")
-    lines.append(f"denominator: {found.denominator}")
+    lines.append(f"denominator: {fraction_words(found.fraction, report.shares)}")
     lines += [f"assumed: {note.text}" for note in found.assumptions]
     head = f"Expected gain of the whole job{which}: {''.join(gain_words(found))}."
     yield Item(head, tuple(f"{line}." for line in lines))
@@ -375,6 +388,17 @@ def _metric_words(rows: Sequence[ApplicationMetric]) -> Iterable[str]:
     )
     for text in dict.fromkeys(filter(None, map(speed_up_of, rows))):
         yield f"Speed-up of collectives: {text}."
+
+
+def speed_up_of(metric: ApplicationMetric) -> str | None:
+    """Which collectives the speed-up beside a figure is of."""
+    of = metric.speed_up_of
+    if of is None:
+        return None
+    if isinstance(of, int):
+        return f"the run's calls, {count(of, 'class', 'classes')}"
+    size, ranks = format_size(of.size_bytes or 0), count(of.nranks, "rank")
+    return f"{of.op.value} of {size} on {ranks}, the largest measured"
 
 
 def _predicted(row: ApplicationMetric) -> str | None:
