@@ -6,7 +6,6 @@ The header decides. Lines are read one by one, so a torn line (an open quote) co
 from __future__ import annotations
 
 import csv
-import re
 from typing import TYPE_CHECKING
 
 import msgspec
