@@ -18,8 +18,8 @@ from collscope.replay.build import Planned
 from collscope.replay.select import weights
 from collscope.replay.session import Session
 from collscope.replay.variants import parse_variant
-from collscope.reports.efficiency.judgement_text import fraction_of
 from collscope.reports.efficiency.time_breakdown import fractions_of
+from collscope.reports.rendering.share_words import fraction_words
 from collscope.reports.share.answer import read_shares
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.system_roofs import SystemRoofs
@@ -126,7 +126,8 @@ def _read(options: TuneOptions, progress: Progress) -> tuple[Planned, LoggedJob,
 
 
 def _fraction(connection: sqlite3.Connection, run: str) -> JobTime:
-    found = fractions_of(connection, run, read_shares(connection, run))
+    shares = read_shares(connection, run)
+    found = fractions_of(connection, run, shares)
     if len(found) != 1:  # the profiles of several jobs: none is known to be of this one
         return JobTime()
     (known,) = found
@@ -134,7 +135,7 @@ def _fraction(connection: sqlite3.Connection, run: str) -> JobTime:
     # A replay has no waiting, so its times stand for the transfers of the job.
     transfers = known.value * (1 - known.waiting)
     what = "transfers of collectives" if known.waiting else "collectives"
-    basis = f"{100 * transfers:.3g} % of {fraction_of(known)} are {what}"
+    basis = f"{100 * transfers:.3g} % of {fraction_words(known, shares)} are {what}"
     return JobTime(None, transfers, exposed, basis)
 
 
@@ -221,7 +222,7 @@ def _roofs(system: str, planned: Planned) -> dict[int, float]:
         n = nranks[c.comms[0]]
         roof = roofs.at(Workload(c.op, c.size(n), n), nodes_known=False)
         if isinstance(roof, RoofAt):
-            found[c.id] = roof.time_us
+            found[c.id] = roof.time_ns / 1000
     return found
 
 

@@ -199,8 +199,8 @@ def align_members(rows: Rows, sig: Ints, members: list[Ints]) -> tuple[Ints, boo
     by_number = _by_number(rows, members, keys)
     if by_number is not None:
         return by_number, not equal or len(by_number) > len(members[0])
-    if equal and not _shifted(rows, members):
-        return np.stack(members, axis=1), False
+    if (equal or _one_to_one(rows, keys, members)) and not _shifted(rows, members):
+        return np.stack(members, axis=1), not equal
     return _by_time(rows, keys, members), True
 
 
@@ -238,8 +238,26 @@ def _by_number(rows: Rows, members: list[Ints], keys: list[Ints]) -> Ints | None
     return matrix if enough and agree[shared].sum() >= MIN_NUMBERED_SHARE * shared.sum() else None
 
 
+def _one_to_one(rows: Rows, keys: list[Ints], members: list[Ints]) -> bool:
+    """Sequences of the same operations in which one rank's kind of call is always one of another's.
+
+    The ranks made the same calls, and do not record them alike: with another datatype, say.
+    """
+    if len({len(m) for m in members}) > 1:
+        return False
+    number = {op: k for k, op in enumerate(Op)}
+    ops = np.array([number[e.op] for e in rows.entries])
+    return all(
+        np.array_equal(ops[rows.entry[m]], ops[rows.entry[members[0]]])
+        and len({*zip(keys[0].tolist(), key.tolist(), strict=True)})
+        == len(np.unique(keys[0]))
+        == len(np.unique(key))
+        for m, key in zip(members[1:], keys[1:], strict=True)
+    )
+
+
 def _shifted(rows: Rows, members: list[Ints]) -> bool:
-    """Equal sequences whose ends differ by far more than the calls last: not the same calls."""
+    """Sequences of one length whose ends differ by far more than calls last: not the same."""
     head = members[0]
     shortest = np.min([rows.end[m] - rows.start[m] for m in members], axis=0)
     bound = max(END_SCATTER_NS, float(np.median(shortest)))

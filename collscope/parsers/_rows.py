@@ -76,6 +76,8 @@ def number(value: object) -> int | float | None:
 
 def whole(value: object, scale: int = 1) -> int | None:
     """`number(value)` times `scale`, rounded; None when the value or the product is no number."""
+    if type(value) is int and scale == 1:  # most are
+        return value if 0 <= value < _LIMIT else None
     found = number(value)
     if found is None or found * scale >= _LIMIT:
         return None

@@ -27,21 +27,13 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 class PlannedClass(msgspec.Struct, frozen=True):
-    """One class of a plan for people."""
+    """One class of a plan for people; its communicators run at the same time in mode unique."""
 
     id: int  # as `--only` takes it: of the run that the plan was made from, else of the plan
     plan_id: int | None  # of the plan, where it is made from a run
-    op: str
-    shape: str | None
-    datatype: str
-    redop: str | None
-    root: int | None
-    count: int | None
-    size_bytes: int
-    in_place: bool
+    planned: PlanClass
     nranks: int
-    comms: int  # communicators: those of mode unique run at the same time
-    calls: int
+    size_bytes: int  # nccl-tests size S
     share: float  # of the weight of all classes, see `collscope.replay.select`
     send_bytes: int  # per rank, on the rank that needs most
     recv_bytes: int
@@ -58,11 +50,8 @@ def describe(planned: Planned) -> list[PlannedClass]:
         n = nranks[c.comms[0]]
         rows.append(
             PlannedClass(
-                planned.class_ids.get(c.id, c.id), c.id if planned.class_ids else None,
-                c.op.value, c.shape, c.datatype.value,
-                None if c.redop is None else c.redop.value,
-                c.root, c.count, c.size(n), c.in_place, n, len(c.comms), c.calls,
-                weight[c.id] / total, *buffer_bytes(c, n),
+                planned.class_ids.get(c.id, c.id), c.id if planned.class_ids else None, c, n,
+                c.size(n), weight[c.id] / total, *buffer_bytes(c, n),
             )
         )  # fmt: skip
     return rows

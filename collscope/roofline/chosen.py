@@ -41,8 +41,8 @@ class FitRoofs:
         if work.size_bytes < curve.sizes[0]:
             # the time of a larger message says nothing about the least time of this one
             return "smaller than any measured message"
-        time_us = curve.time_us(work.size_bytes)
-        busbw = work.size_bytes * factor / (time_us * 1000)
+        time_ns = 1000 * curve.time_us(work.size_bytes)
+        busbw = work.size_bytes * factor / time_ns
         peak = max(
             size * factor / (time * 1000)
             for size, time in zip(curve.sizes, curve.times_us, strict=True)
@@ -52,12 +52,12 @@ class FitRoofs:
             notes.append("beyond the measured sizes")
         regime = "bandwidth" if busbw >= _HALF_PEAK * peak else "latency"
         return RoofAt(
-            self.name, work, time_us, time_us, time_us, busbw, None, regime, False, tuple(notes)
+            self.name, work, time_ns, time_ns, time_ns, busbw, None, regime, False, tuple(notes)
         )
 
-    def why_above(self, roof: RoofAt, measured_us: float) -> str | None:
+    def why_above(self, roof: RoofAt, measured_ns: float) -> str | None:
         """A median below the fitted time: only with other settings than the fitted ones."""
-        if measured_us >= roof.time_us:
+        if measured_ns >= roof.time_ns:
             return None
         return f"faster than every measurement of the {self.name}"
 

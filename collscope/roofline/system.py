@@ -77,8 +77,8 @@ class Network(msgspec.Struct, frozen=True):
         return self.nics * self.uni_gbps
 
 
-class TuningChoice(msgspec.Struct, frozen=True):
-    """Which constants of a library describe the system's latencies."""
+class TuningChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which constants of a library describe the system's latencies, as its file has them."""
 
     library: str  # nccl, rccl
     architecture: str  # volta, ampere, hopper, blackwell; gfx90a, gfx94

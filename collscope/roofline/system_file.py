@@ -81,13 +81,6 @@ class _NetworkFile(_RateFile, forbid_unknown_fields=True, kw_only=True):
     nics: int
 
 
-class _TuningFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    library: str
-    architecture: str
-    cpu: str = "intel"
-    graph_gbps: float | None = None
-
-
 class _PublishedFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     op: str
     nranks: int
@@ -116,7 +109,7 @@ class _SystemFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     measured: list[_MeasuredFile] = []
     fabric: _FabricFile | None = None
     network: _NetworkFile | None = None
-    tuning: _TuningFile | None = None
+    tuning: TuningChoice | None = None
 
 
 def parse_system(content: str, where: str, load: Callable[[str], System] | None = None) -> System:
@@ -146,7 +139,7 @@ def parse_system(content: str, where: str, load: Callable[[str], System] | None 
         raise InputError(f"{where}: neither links nor NICs. Add [fabric], [network] or base.")
     fabric = None if file.fabric is None else _fabric(file.fabric, where)
     network = None if file.network is None else _network(file.network, where)
-    tuning = None if file.tuning is None else _tuning(file.tuning, where)
+    tuning = None if file.tuning is None else _known_tuning(file.tuning, where)
     return System(
         name=file.name,
         title=file.title,
@@ -378,8 +371,8 @@ def _in_network(part: _InNetworkFile | None) -> InNetwork | None:
     )
 
 
-def _tuning(part: _TuningFile, where: str) -> TuningChoice:
-    """Choice of latency constants, which must exist."""
+def _known_tuning(part: TuningChoice, where: str) -> TuningChoice:
+    """The choice, where its constants exist."""
     known = [f"{c.library} {c.architecture}" for c in CONSTANTS]
     if f"{part.library} {part.architecture}" not in known:
         raise _refuse(
@@ -391,4 +384,4 @@ def _tuning(part: _TuningFile, where: str) -> TuningChoice:
         raise _refuse(where, f"tuning.cpu '{part.cpu}'", "Use amd or intel")
     if part.graph_gbps is not None and not part.graph_gbps > 0:
         raise _refuse(where, "tuning.graph_gbps is not positive", "Give GB/s or leave it out")
-    return TuningChoice(part.library, part.architecture, part.cpu, part.graph_gbps)
+    return part

@@ -56,17 +56,17 @@ class SystemRoofs:
         return RoofAt(
             roof.name,
             work,
-            roof.time_us,
-            roof.time_low_us,
-            roof.time_high_us,
+            1000 * roof.time_us,
+            1000 * roof.time_low_us,
+            1000 * roof.time_high_us,
             roof.busbw_gbps,
             ceilings.limit.peak_gbps,
             roof.regime,
             roof.assumed,
             (*roof.assumptions, *notes),
-            roof.by_rings_us,
+            None if roof.by_rings_us is None else 1000 * roof.by_rings_us,
         )
 
-    def why_above(self, roof: RoofAt, measured_us: float) -> str | None:
+    def why_above(self, roof: RoofAt, measured_ns: float) -> str | None:
         """Why a time can be below the roof's; None when it is not."""
-        return self._roofs.judge(roof.work, measured_us, REACHABLE).why
+        return self._roofs.judge(roof.work, measured_ns / 1000, REACHABLE).why

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from collscope.model import Op
@@ -44,24 +46,28 @@ class Workload(msgspec.Struct, frozen=True):
 class RoofAt(msgspec.Struct, frozen=True):
     """The ceiling of one workload.
 
-    time_low_us, time_high_us  range of time_us
-    limit_gbps                 what the fabric allows, without latency; None for a fit
-    regime                     latency or bandwidth
-    assumed                    something behind it was never measured on such a machine
-    by_rings_us                where switches that reduce (NVLS) make it: the time without them
+    time_low_ns, time_high_ns  range of time_ns
     """
 
     name: str
     work: Workload  # with the nodes that were assumed, where they are not known
-    time_us: float
-    time_low_us: float
-    time_high_us: float
-    busbw_gbps: float
-    limit_gbps: float | None
-    regime: str
-    assumed: bool
+    time_ns: float
+    time_low_ns: float
+    time_high_ns: float
+    busbw_gbps: float  # of time_ns
+    limit_gbps: float | None  # what the fabric allows, without latency; None for a fit
+    regime: Annotated[str, ("latency", "bandwidth")]
+    assumed: bool  # something behind it was never measured on such a machine
     assumptions: tuple[str, ...]
-    by_rings_us: float | None = None
+    by_rings_ns: float | None = None  # where switches that reduce (NVLS) make it: without them
+
+    @property
+    def range_gbps(self) -> tuple[float, float] | None:
+        """Bus bandwidths of the slow and the fast end; None where they are one."""
+        if not self.time_ns or not self.time_low_ns or self.time_low_ns == self.time_high_ns:
+            return None
+        moved = self.busbw_gbps * self.time_ns
+        return moved / self.time_high_ns, moved / self.time_low_ns
 
 
 def not_applying(roof: str) -> str:

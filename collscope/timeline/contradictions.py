@@ -20,6 +20,8 @@ from collscope.timeline.tolerances import (
     JUMP_PLACES,
     MAX_HELD_UP_CALLS,
     MAX_PLAUSIBLE_DRIFT,
+    MAX_QUEUED_IDLE_NS,
+    MAX_QUEUED_IDLE_SHARE,
     MAX_STEP_RATIO,
     MIN_CLOCK_JUMP_NS,
     MIN_ENDS_BESIDE_JUMP,
@@ -36,6 +38,7 @@ def contradictions(timeline: Timeline, steps: Steps) -> list[Diagnostic]:
         *_ends(timeline),
         *(jumps or _drifts(timeline)),  # a line through a jump rises, too
         *_launches(timeline.rows, steps),
+        *_queued(timeline.rows),
         *_steps(timeline, steps),
     ]
 
@@ -227,6 +230,44 @@ def _launches(rows: Rows, steps: Steps) -> Iterable[Diagnostic]:
             " calls were removed from the traces, or lost, and steps are not known without them"
         )
         yield Diagnostic(Severity.DATA_LOSS, "launches_unknown", text, count=lacking)
+
+
+def _queued(rows: Rows) -> Iterable[Diagnostic]:
+    """GPUs that run nothing for long though the next work was launched."""
+    ranks, most, number = [], 0.0, 0
+    for t, rank in enumerate(rows.ranks):
+        own = rows.of(t)
+        idle = _queued_idle(rows.start[own], rows.end[own], rows.launch[own])
+        idle = idle[idle > MAX_QUEUED_IDLE_NS]
+        span = int(rows.end[own].max() - rows.start[own].min()) if own.start < own.stop else 0
+        if idle.sum() > MAX_QUEUED_IDLE_SHARE * span:
+            ranks.append(rank)
+            most, number = max(most, float(idle.sum() / span)), number + len(idle)
+    if ranks:
+        text = (
+            f"the GPU of rank {ranks[0]}{' and others' * (len(ranks) > 1)} runs nothing for up to"
+            f" {100 * most:.0f} % of the time although the next kernel has been launched: rows are"
+            " missing or too short, or another process uses the GPU"
+        )
+        yield Diagnostic(Severity.NOTICE, "idle_while_queued", text, count=number)
+
+
+def _queued_idle(start: Ints, end: Ints, launch: Ints) -> Ints:
+    """Times in which nothing runs after the launch of what runs next, ns.
+
+    A launch has returned, at the latest, when the next one begins: it may itself take long.
+    """
+    order = np.argsort(start, kind="stable")
+    start, end, launch = start[order], end[order], launch[order]
+    known = np.unique(launch[launch != UNKNOWN_LAUNCH])
+    if not len(known):
+        return known
+    behind = np.searchsorted(known, launch, side="right")
+    queued = (launch != UNKNOWN_LAUNCH) & (behind < len(known))
+    returned = known[np.minimum(behind, len(known) - 1)]
+    since = np.maximum(np.maximum.accumulate(end)[:-1], returned[1:])
+    idle: Ints = (start[1:] - since)[queued[1:]]
+    return idle[idle > 0]
 
 
 def _steps(timeline: Timeline, steps: Steps) -> Iterable[Diagnostic]:

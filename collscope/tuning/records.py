@@ -9,7 +9,9 @@ from typing import Annotated
 
 import msgspec
 
-SCHEMA = "collscope.tune/1"
+from collscope.tuning.csv_format import TunerRow
+
+SCHEMA = "collscope.tune/2"
 OUTCOMES = TUNED, NOT_WORTH, NOTHING_BETTER, UNCONFIRMED, INTERRUPTED, DRY_RUN = (
     "tuned", "not worth it", "nothing better", "not confirmed", "interrupted", "dry run",
 )  # fmt: skip
@@ -81,19 +83,6 @@ class SettingRow(msgspec.Struct, frozen=True):
     outcome: str
 
 
-class RowText(msgspec.Struct, frozen=True):
-    """A row of the tuner CSV."""
-
-    op: str
-    min_bytes: int
-    max_bytes: int | None
-    algorithm: str
-    protocol: str
-    channels: int | None  # None: the library's own number
-    nranks: int | None
-    nnodes: int | None
-
-
 class Gain(msgspec.Struct, frozen=True):
     """What the tuned setting saves against the present one, confirmed.
 
@@ -132,7 +121,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     settings: tuple[SettingRow, ...]  # every setting, tried or not
     environment: tuple[tuple[str, str], ...]  # variables to set: name and value
     unset: tuple[str, ...]  # variables to unset
-    rows: tuple[RowText, ...]  # of tuner.csv
+    rows: tuple[TunerRow, ...]  # of tuner.csv
     gain: Gain | None  # of the job, confirmed; None: nothing was confirmed
     tried: tuple[Tried, ...]  # times of the search
     launches: int  # of the replayer

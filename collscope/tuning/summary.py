@@ -8,7 +8,7 @@ from collscope.model import Datatype, Measurement
 from collscope.tuning.choose import PRESENT
 from collscope.tuning.confirm import TUNED
 from collscope.tuning.decide import improvement
-from collscope.tuning.records import RowText, SettingRow, Tried, TunedClass, Tuning
+from collscope.tuning.records import SettingRow, Tried, TunedClass, Tuning
 from collscope.tuning.settings import DEFAULT
 from collscope.tuning.state import FILES, State
 
@@ -34,13 +34,7 @@ def summary(state: State) -> Tuning:
         settings=tuple(_settings(state)),
         environment=() if state.tuned is None else state.tuned.environment,
         unset=state.unset,
-        rows=tuple(
-            RowText(
-                r.op.value, r.min_bytes, r.max_bytes, r.algorithm, r.protocol, r.channels,
-                r.nranks, r.nnodes,
-            )
-            for r in state.choice.rows
-        ),
+        rows=tuple(state.choice.rows),
         gain=state.gain,
         tried=tuple(_tried(state)),
         launches=search.launches.count,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import Any
 
 import pytest
 from inputs import ROOT
-from readers import parse_recording
+from readers import parse, parse_recording
 
 from collscope.model import Op
 from collscope.model.trace import RecordedCalls
@@ -101,3 +102,12 @@ def test_clog() -> None:
     found = parse_recording([text.replace("in_count=1024", "in_count=1025", 1).encode()], name)
     assert found is not None
     assert ("contradicting_fields", 1) in [(d.code, d.count) for d in found.diagnostics]
+
+
+@pytest.mark.parametrize(("world", "codes"), [(4, []), (8, ["contradicting_fields"])])
+def test_size_of_the_job_and_of_its_default_group(world: int, codes: list[str]) -> None:
+    text = gzip.decompress((ROOT / "samples/traces/default/rank0.json.gz").read_bytes())
+    assert b'"world_size": 4' in text
+    (trace,) = parse([text.replace(b'"world_size": 4', b'"world_size": %d' % world)], "rank0.json")
+    assert [d.code for d in trace.diagnostics] == codes
+    assert trace.world_size == 4  # as the calls have it, too

@@ -567,7 +567,7 @@ def test_memory_and_time_by_hand() -> None:
     assert (rows[6].send_bytes, rows[6].recv_bytes) == (4096 * 4, 4 * 4096 * 4)
     assert (rows[7].send_bytes, rows[7].recv_bytes) == (16384, 16384)
     assert (rows[9].send_bytes, rows[9].recv_bytes) == (640 * 4, 640 * 4)  # rank 3: 64+128+192+256
-    assert (rows[0].comms, rows[0].nranks, rows[0].size_bytes) == (2, 2, 1 << 23)
+    assert (len(rows[0].planned.comms), rows[0].nranks, rows[0].size_bytes) == (2, 2, 1 << 23)
     assert sum(r.share for r in rows.values()) == pytest.approx(1)
 
 

@@ -20,10 +20,12 @@ from store_builder import StoreBuilder, Value
 
 from collscope.errors import InputError, NoVerdictError
 from collscope.model.note import Note
-from collscope.reports.efficiency.judgement import Decomposition, JudgedClass, Judgement
-from collscope.reports.efficiency.judgement_text import speed_up_of
+from collscope.reports.efficiency.answer import Judgement
+from collscope.reports.efficiency.judged_classes import JudgedClass
 from collscope.reports.efficiency.profile_kernels import _over_all
-from collscope.reports.efficiency.time_breakdown import fractions_of
+from collscope.reports.efficiency.text import speed_up_of
+from collscope.reports.efficiency.time_breakdown import Basis, Breakdown, fractions_of
+from collscope.reports.rendering.share_words import fraction_words
 from collscope.reports.report.formats import render
 from collscope.reports.share.answer import KernelShare, Share
 
@@ -72,9 +74,12 @@ def _first(store: StoreBuilder, system: str = "mi300x") -> JudgedClass:
     return store.report(system=system).judgement.classes[0]
 
 
-def _parts(found: Decomposition | None) -> dict[str, float | None]:
+def _parts(found: Breakdown | None) -> dict[str, float | None]:
+    """Seconds of each part."""
     assert found is not None
-    return {part.name: part.device_s for part in found.parts}
+    names = ("wait", "contention", "tunable", "roof", "unjudged")
+    times = {name: getattr(found, f"{name}_ns") for name in names}
+    return {name: None if ns is None else ns / 1e9 for name, ns in times.items()}
 
 
 def test_the_guide_from_its_files(samples: Path, tmp_path: Path) -> None:
@@ -95,16 +100,16 @@ def test_the_guide_from_its_files(samples: Path, tmp_path: Path) -> None:
     # median 3.22935 ms: 512 MiB x 1.75 / 3.22935 ms = 290.93 GB/s; 336 GB/s take 2.7962 ms, after
     # a latency of 12.8 us
     assert round(large["busbw_gbps"], 2) == 290.93
-    assert round(large["roof_us"], 1) == 2809.0
+    assert round(large["roof"]["time_ns"] / 1e3, 1) == 2809.0
     # 19.2 us and the 315.91 GB/s that were reached; 0.77 of the line rate without latency
-    assert (round(large["roof_low_us"]), round(large["roof_high_us"])) == (2724, 2993)
-    assert large["limit_gbps"] == 448
-    assert large["roof"] == "mi300x reachable"
+    assert [round(large["roof"][f"time_{end}_ns"] / 1e3) for end in ("low", "high")] == [2724, 2993]
+    assert large["roof"]["limit_gbps"] == 448
+    assert large["roof"]["name"] == "mi300x reachable"
     assert round(large["efficiency"], 3) == 0.870
     # the kernels of the two all-reduces of some bytes took 19 and 21 us, 3229.35 of 3269.35:
     # 29.272 x 0.98777 x (1 - 2809.0 / 3229.35) = 3.764 points
     (uplift,) = judged["uplifts"]
-    assert round(uplift["fraction"], 4) == 0.2927
+    assert round(uplift["fraction"]["value"], 4) == 0.2927
     assert round(100 * uplift["saved"], 2) == 3.76
     assert round(100 * uplift["gain"], 1) == 3.9
     assert round(100 * uplift["gain_if_alike"], 1) == 4.0
@@ -114,7 +119,7 @@ def test_the_guide_from_its_files(samples: Path, tmp_path: Path) -> None:
     assert (round(100 * uplift["low"], 1), round(100 * uplift["high"], 1)) == (1.9, 4.9)
     # MSCCL serves up to 16 MiB, 12.8 + 87.4 us at 336 GB/s, but its kernels take 2409 us
     msccl, generic = judged["kernels"]
-    assert (msccl["served_bytes"], round(msccl["roof_us"], 1), msccl["skewed"]) == (
+    assert (msccl["served_bytes"], round(msccl["roof_ns"] / 1000, 1), msccl["skewed"]) == (
         2**24,
         100.2,
         True,
@@ -142,10 +147,10 @@ def test_efficiency_and_recoverable_seconds() -> None:
     store, _, _ = _job()
     _measured(store, 2 * ROOF_US, 2 * ROOF_US, 3 * ROOF_US)
     row = _first(store)
-    assert row.measured_us == pytest.approx(2 * ROOF_US)
+    assert row.measured_ns == pytest.approx(2e3 * ROOF_US)
     assert row.busbw_gbps == pytest.approx(GIB * 1.75 / (2e3 * ROOF_US))
     assert row.efficiency == pytest.approx(0.5)
-    assert row.recoverable_s == pytest.approx(10 * 8 * ROOF_US / 1e6)
+    assert row.recoverable_ns == pytest.approx(10 * 8 * 1e3 * ROOF_US)
     assert (row.samples, row.regime, texts(row.marks)) == (3, "bandwidth", ())
 
 
@@ -166,8 +171,8 @@ def test_siblings_count_by_devices_and_not_by_calls() -> None:
     judged = store.report(system="mi300x").judgement
     # each of 8 devices runs 10 calls of both classes, each 1 ms above its roof
     assert [row.calls for row in judged.classes] == [40, 10]
-    assert [row.recoverable_s for row in judged.classes] == pytest.approx([0.08, 0.08])
-    assert _parts(judged.decomposition)["tunable"] == pytest.approx(0.16)
+    assert [row.recoverable_ns for row in judged.classes] == pytest.approx([0.08e9, 0.08e9])
+    assert _parts(judged.breakdown)["tunable"] == pytest.approx(0.16)
 
 
 def test_a_run_without_calls_judges_what_was_measured() -> None:
@@ -185,8 +190,8 @@ def test_a_run_without_calls_judges_what_was_measured() -> None:
     assert rows["AllReduce", "Float16"].efficiency == pytest.approx(1 / 9)
     assert texts(rows["AllGather", "Float32"].marks) == ("replay failed",)
     # no job, so nothing about its time
-    assert (first.time_share, first.recoverable_s) == (None, None)
-    assert (judged.decomposition, judged.uplifts, judged.kernels) == (None, (), ())
+    assert (first.time_share, first.recoverable_ns) == (None, None)
+    assert (judged.breakdown, judged.uplifts, judged.kernels) == (None, (), ())
     text = render(report, "text")
     assert "AllReduce x8  1 GiB  Float32 Sum  yes" in text
     assert "to win" not in text
@@ -200,8 +205,8 @@ def test_without_a_system_there_is_no_roof() -> None:
     store, _, _ = _job()
     _measured(store, 1000.0)
     judged = store.report().judgement
-    assert (judged.roof, judged.classes[0].roof_us, judged.uplifts) == (None, None, ())
-    assert _parts(judged.decomposition)["tunable"] is None
+    assert (judged.roof, judged.classes[0].roof, judged.uplifts) == (None, None, ())
+    assert _parts(judged.breakdown)["tunable"] is None
 
 
 def test_nothing_measured_is_said() -> None:
@@ -238,7 +243,7 @@ def test_of_several_measurements_the_nearest_counts() -> None:
         _measured(store, factor * ROOF_US, **shape)
     row = _first(store)
     assert texts(row.marks) == ("measured with root 0",)
-    assert row.measured_us == pytest.approx(2 * ROOF_US)
+    assert row.measured_ns == pytest.approx(2e3 * ROOF_US)
 
 
 def test_a_run_of_measurements_alone_is_of_their_own_classes() -> None:
@@ -249,8 +254,8 @@ def test_a_run_of_measurements_alone_is_of_their_own_classes() -> None:
         shape = {"size_bytes": 1 << 20, "nranks": 8, "in_place": in_place, "redop": None}
         store.measured(source, (time_us,), **shape)
     rows = store.report().judgement.classes
-    assert {(r.in_place, r.measured_us, r.marks) for r in rows} == {
-        (None, 40.0, ()), (True, 60.0, ()),
+    assert {(r.in_place, r.measured_ns, r.marks) for r in rows} == {
+        (None, 40_000.0, ()), (True, 60_000.0, ()),
     }  # fmt: skip
 
 
@@ -269,7 +274,7 @@ def test_a_run_of_measurements_alone_is_of_their_own_classes() -> None:
 def test_measurements_of_other_classes_are_not_taken(columns: dict[str, Value]) -> None:
     store, _, _ = _job()
     _measured(store, 2 * ROOF_US, **columns)
-    assert _first(store).measured_us is None
+    assert _first(store).measured_ns is None
 
 
 def test_the_same_nodes_are_preferred() -> None:
@@ -277,7 +282,7 @@ def test_the_same_nodes_are_preferred() -> None:
     _measured(store, 9 * ROOF_US, nnodes=2)
     _measured(store, 2 * ROOF_US)
     row = _first(store)
-    assert (texts(row.marks), row.measured_us) == ((), pytest.approx(2 * ROOF_US))
+    assert (texts(row.marks), row.measured_ns) == ((), pytest.approx(2e3 * ROOF_US))
 
 
 def test_failed_and_wrong_measurements_are_marked_and_not_used() -> None:
@@ -288,7 +293,7 @@ def test_failed_and_wrong_measurements_are_marked_and_not_used() -> None:
         store, _, _ = _job()
         _measured(store, 2 * ROOF_US, **columns)
         row = _first(store)
-        assert (row.measured_us, row.efficiency, texts(row.marks)) == (None, None, (mark,))
+        assert (row.measured_ns, row.efficiency, texts(row.marks)) == (None, None, (mark,))
 
 
 def test_one_wrong_round_leaves_a_class_without_a_time() -> None:
@@ -298,7 +303,7 @@ def test_one_wrong_round_leaves_a_class_without_a_time() -> None:
     _measured(store, 2 * ROOF_US, status="failed")
     report = store.report(system="mi300x")
     row = report.judgement.classes[0]
-    assert (row.measured_us, texts(row.marks)) == (None, ("replay wrong",))
+    assert (row.measured_ns, texts(row.marks)) == (None, ("replay wrong",))
     said = "Of 3 measurements with label replay: 1 wrong result and 1 failed. They have no time."
     assert said in " ".join(render(report, "text").split())
 
@@ -318,9 +323,9 @@ def test_host_memory_is_marked_and_saves_nothing_against_a_system() -> None:
     report = store.report(system="mi300x")
     row = report.judgement.classes[0]
     assert texts(row.marks) == ("measured in host memory",)
-    assert (row.measured_us, row.efficiency, row.recoverable_s) == (1000 * ROOF_US, None, None)
+    assert (row.measured_ns, row.efficiency, row.recoverable_ns) == (1e6 * ROOF_US, None, None)
     assert report.judgement.uplifts == ()
-    assert _parts(report.judgement.decomposition)["tunable"] is None
+    assert _parts(report.judgement.breakdown)["tunable"] is None
     said = render(report, "text")
     assert said.count("Measurements in host memory (a replay without GPUs) say nothing") == 1
     # they stand in the table as measured
@@ -337,8 +342,9 @@ def test_host_memory_does_not_hide_the_times_in_the_job() -> None:
     _measured(store, 9e9, backend="host", redop="Max", size_bytes=4096, count=1024)
     row = next(r for r in store.report(system="mi300x").judgement.classes if r.redop == "Max")
     assert texts(row.marks) == ("measured in host memory", "time in the job")
-    assert row.measured_us == 50
-    assert row.efficiency == pytest.approx((row.roof_us or 0) / 50)
+    assert row.measured_ns == 50_000
+    assert row.roof is not None
+    assert row.efficiency == pytest.approx(row.roof.time_ns / 50_000)
 
 
 def test_a_scaled_measurement_is_judged_on_its_ranks_and_saves_nothing() -> None:
@@ -348,7 +354,7 @@ def test_a_scaled_measurement_is_judged_on_its_ranks_and_saves_nothing() -> None
     row = _first(store, "mi300x+8xroce-400")
     assert texts(row.marks) == ("measured on 8 ranks, scaled",)
     assert row.efficiency == pytest.approx(0.5)
-    assert row.recoverable_s is None
+    assert row.recoverable_ns is None
 
 
 def test_scaled_measurements_find_their_classes() -> None:
@@ -366,9 +372,9 @@ def test_scaled_measurements_find_their_classes() -> None:
     )
     assert texts(whole.marks) == ("measured on 4 ranks, scaled",)
     # 16 KiB, not the job's 32 KiB, x 3/4 in 40 us
-    assert (whole.measured_us, whole.busbw_gbps) == (40, pytest.approx(16384 * 0.75 / 40e3))
+    assert (whole.measured_ns, whole.busbw_gbps) == (40_000, pytest.approx(16384 * 0.75 / 40e3))
     assert texts(small.marks) == ("measured in a job of fewer than its 8 ranks, scaled",)
-    assert (small.measured_us, small.recoverable_s) == (20, None)
+    assert (small.measured_ns, small.recoverable_ns) == (20_000, None)
 
 
 def test_a_custom_reduction_was_replayed_as_a_sum() -> None:
@@ -391,13 +397,13 @@ def test_decomposition_in_the_job() -> None:
     _measured(store, 2 * ROOF_US, datatype="Float16")
     _profile(store, 30_000, 70_000)
     judged = store.report(system="mi300x").judgement
-    parts = _parts(judged.decomposition)
+    parts = _parts(judged.breakdown)
     kernels = 4 * 8 / 1e6  # of the class, in millions: us become seconds
     assert parts["wait"] == pytest.approx(kernels * 350)
     assert parts["contention"] == pytest.approx(kernels * ROOF_US)
     assert parts["tunable"] == pytest.approx(kernels * ROOF_US)
     assert parts["roof"] == pytest.approx(kernels * ROOF_US)
-    row = next(r for r in judged.classes if r.transfer_us is not None)
+    row = next(r for r in judged.classes if r.transfer_ns is not None)
     assert row.contention == pytest.approx(1.5)
     # f = 0.3 x the class's part of the expected time; the other class is not measured: at its roof
     job_us, other_us = 3 * ROOF_US + 350, ROOF_US
@@ -434,9 +440,9 @@ def test_parts_add_up_to_the_collective_time(
             store.kernel(calls[0], log, transfer_ns=job[0] if job else 0, wait_ns=wait)
     if profiled:
         _profile(store, 12_345_678, 1000)
-    found = store.report(system="h100").judgement.decomposition
-    assert found is None or sum(part.device_s or 0 for part in found.parts) == pytest.approx(
-        found.device_s
+    found = store.report(system="h100").judgement.breakdown
+    assert found is None or sum(part or 0 for part in _parts(found).values()) == pytest.approx(
+        found.device_ns / 1e9
     )
 
 
@@ -444,14 +450,15 @@ def test_a_profile_alone_leaves_waiting_unknown() -> None:
     store, _, _ = _job()
     _measured(store, 2 * ROOF_US)
     _profile(store, 40_000_000_000, 60_000_000_000)
-    judged = store.report(system="mi300x").judgement
-    parts = _parts(judged.decomposition)
+    report = store.report(system="mi300x")
+    judged = report.judgement
+    parts = _parts(judged.breakdown)
     assert (parts["wait"], parts["contention"]) == (None, None)
     assert (parts["tunable"], parts["roof"]) == (pytest.approx(20), pytest.approx(20))
     (uplift,) = judged.uplifts
     assert uplift.gain == pytest.approx(1 / 0.8 - 1)
     assert uplift.ceiling == pytest.approx(1 / 0.6 - 1)
-    assert uplift.denominator.startswith("all kernels")
+    assert fraction_words(uplift.fraction, report.shares).startswith("all kernels")
     assert any("waiting and contention are not known" in a for a in texts(uplift.assumptions))
 
 
@@ -465,11 +472,11 @@ def test_traces_give_wall_time_and_exposure() -> None:
     judged = store.report(system="mi300x").judgement
     (uplift,) = judged.uplifts
     # half of the wall time, 600 of 1000 exposed, half of it above the roof: 0.5 x 0.6 x 0.5
-    assert uplift.fraction == pytest.approx(0.5)
+    assert uplift.fraction.value == pytest.approx(0.5)
     assert uplift.saved == pytest.approx(0.15)
     assert uplift.ceiling == pytest.approx(1 / 0.7 - 1)
-    assert uplift.denominator.startswith("wall time of 2 traced ranks")
-    assert judged.classes[0].recoverable_s == pytest.approx(0.6 * 10 * 8 * ROOF_US / 1e6)
+    assert fraction_words(uplift.fraction, ()).startswith("wall time of 2 traced ranks")
+    assert judged.classes[0].recoverable_ns == pytest.approx(0.6 * 10 * 8 * 1e3 * ROOF_US)
 
 
 @pytest.mark.parametrize("unknown", [0, 100])
@@ -511,7 +518,7 @@ def test_faster_than_the_roof_gains_nothing_and_is_explained() -> None:
         finding.title for finding in report.findings
     }
     (uplift,) = report.judgement.uplifts
-    assert (uplift.gain, row.recoverable_s) == (0, 0)
+    assert (uplift.gain, row.recoverable_ns) == (0, 0)
     assert {"roof_does_not_apply", "tuning_not_worth_it"} <= {f.code for f in report.findings}
 
 
@@ -573,7 +580,8 @@ def test_fit_is_the_best_of_every_label() -> None:
     _measured(store, 5000.0, label="tuned")
     _measured(store, 8000.0, label="default")
     row = _first(store, "fit")
-    assert (row.roof, row.roof_us) == ("fit of the run's measurements", 5000.0)
+    assert row.roof is not None
+    assert (row.roof.name, row.roof.time_ns) == ("fit of the run's measurements", 5e6)
     assert row.efficiency == pytest.approx(5 / 8)
     # two labels: the range is over the ceiling's own and the best that was measured
     _profile(store, 30, 70)
@@ -590,10 +598,10 @@ def test_the_label_is_the_latest_or_the_named_one() -> None:
     _measured(store, 5000.0, label="tuned")
     _measured(store, 8000.0, label="default")
     latest = store.report().judgement
-    assert (latest.label, latest.classes[0].measured_us) == ("default", 8000.0)
+    assert (latest.label, latest.classes[0].measured_ns) == ("default", 8e6)
     assert any("most recent" in note for note in texts(latest.notes))
     named = store.report(label="tuned").judgement
-    assert named.classes[0].measured_us == 5000.0
+    assert named.classes[0].measured_ns == 5e6
     with pytest.raises(InputError, match="'default', 'tuned'"):
         store.report(label="other")
 
@@ -617,7 +625,7 @@ def test_a_label_that_can_be_judged_goes_before_the_latest() -> None:
     _measured(store, 8000.0, label="failed", status="failed")
     _measured(store, 7000.0, label="without ranks", nranks=None)
     judged = store.report(system="mi300x").judgement
-    assert (judged.label, judged.classes[0].measured_us) == ("good", 5000.0)
+    assert (judged.label, judged.classes[0].measured_ns) == ("good", 5e6)
     assert any(
         "of those that can be judged, good, is judged" in note for note in texts(judged.notes)
     )
@@ -675,7 +683,7 @@ def test_a_kernel_of_several_profiles_is_one_row() -> None:
             store.insert("_kernel_total", **row, kind="kernel", calls=calls)
     (kernel,) = store.report(system="mi300x").judgement.kernels
     # 60 of 200 ms, 6 calls
-    assert (kernel.share, kernel.mean_us) == (pytest.approx(0.3), pytest.approx(10_000))
+    assert (kernel.share, kernel.mean_ns) == (pytest.approx(0.3), pytest.approx(10_000_000))
 
 
 def _trace(store: StoreBuilder, source: int, **known: Value) -> None:
@@ -701,8 +709,8 @@ def test_a_table_of_totals_beside_a_trace_is_not_added_to_it() -> None:
     assert len(report.shares) == 2
     (kernel,) = report.judgement.kernels
     assert (kernel.name, kernel.share) == (f"{name}{trace}", pytest.approx(0.4))
-    assert report.judgement.decomposition is not None
-    assert report.judgement.decomposition.device_s == pytest.approx(0.04)
+    assert report.judgement.breakdown is not None
+    assert report.judgement.breakdown.device_ns == pytest.approx(0.04e9)
     said = " ".join(render(report, "text").split())
     assert "Not added to the traces, whose kernels they may hold again: k.txt." in said
 
@@ -814,8 +822,9 @@ def test_nodes_that_are_not_known_are_the_fewest_that_hold_the_ranks() -> None:
     _measured(store, 10_000.0, nranks=144, nnodes=None)
     row = _first(store, "gb200-nvl72")
     # 721.8 GB/s of NVLink; the 72 NICs of a domain carry more
-    assert row.roof_gbps == pytest.approx(721.8, rel=0.03)
-    assert "36 nodes assumed" in row.roof_assumptions
+    assert row.roof is not None
+    assert row.roof.busbw_gbps == pytest.approx(721.8, rel=0.03)
+    assert "36 nodes assumed" in row.roof.assumptions
 
 
 def test_figures_of_frontier_beside_its_tables(samples: Path, tmp_path: Path) -> None:
@@ -864,7 +873,7 @@ def test_profiles_of_different_jobs_have_answers_of_their_own() -> None:
         store.metric(log, "tcp", 1.0, name=f"{job}: steps_per_second")
         store.metric(log, "plugin", 2.0, name=f"{job}: steps_per_second")
     judged = store.report(system="mi300x", label="tcp").judgement
-    assert [(u.profiles, u.fraction) for u in judged.uplifts] == [
+    assert [(u.fraction.profiles, u.fraction.value) for u in judged.uplifts] == [
         (("bigbird.txt",), pytest.approx(0.2)),
         (("gpt-j.txt",), pytest.approx(0.8)),
     ]
@@ -872,8 +881,8 @@ def test_profiles_of_different_jobs_have_answers_of_their_own() -> None:
     assert [row.predicted_gain for row in judged.metrics] == [
         pytest.approx(1 / 0.6 - 1), pytest.approx(1 / 0.9 - 1), None,
     ]  # fmt: skip
-    assert judged.decomposition is not None
-    assert judged.decomposition.basis.startswith("times measured alone")
+    assert judged.breakdown is not None
+    assert judged.breakdown.basis is Basis.ALONE
     said = render(store.report(system="mi300x", label="tcp"), "text")
     assert "the job of gpt-j.txt" in " ".join(said.split())
 
@@ -956,7 +965,7 @@ def test_a_class_that_msccl_runs_has_its_schedule_s_ceiling() -> None:
         store.calls(comm, kind, 1)
     told = {
         row.class_id: any(
-            "MSCCL runs a schedule of its own" in text for text in row.roof_assumptions
+            "MSCCL runs a schedule of its own" in text for text in row.roof.assumptions
         )
         for row in store.report(system="mi300x").judgement.classes
     }
@@ -972,7 +981,7 @@ def test_empty_judgement_of_an_empty_run() -> None:
         classes=(),
         classes_total=0,
         kernels=(),
-        decomposition=None,
+        breakdown=None,
         uplifts=(),
         metrics=(),
         curves=(),

@@ -155,6 +155,7 @@ def _older(db: Path, version: int) -> None:
             plain.execute(f"DROP VIEW {view}")
         plain.execute("ALTER TABLE _run DROP COLUMN match_error")
         plain.execute("ALTER TABLE _run DROP COLUMN due")
+        plain.execute("DROP TABLE _analysis")
         plain.execute(f"PRAGMA user_version = {version}")
 
 

@@ -448,7 +448,7 @@ def test_bad_words(tune: Tune, tmp_path: Path) -> None:
 def test_json_is_the_evidence(tune: Tune) -> None:
     done = tune("--step-ms", "500", "--format", "json")
     document = json.loads(done.out)
-    assert document["schema"] == "collscope.tune/1"
+    assert document["schema"] == "collscope.tune/2"
     _check_schema(document)
     evidence = tune.evidence()
     for name in ("seconds", "files"):

@@ -11,8 +11,9 @@ import struct
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
-from collscope.model import Severity
+from collscope.model import Op, Severity
 from collscope.model.trace import RecordedCall, RecordedCalls
 from collscope.parsers._notes import Notes
 from collscope.parsers._sides import CODE, CONTRADICT_TEXT
@@ -83,22 +84,12 @@ _SMALLEST = 152
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """One call, fields that are read."""
+    """One record: whose it is, and the call, whose fields mean other things where no data moves."""
 
     pid: int
     name: str
-    time_ms: float
-    sendbuff: int
-    recvbuff: int
-    count: int
-    datatype: int
-    redop: int
-    root: int
-    nranks: int
-    comm: int
-    rank: int
     comm_id: int
-    captured: int
+    call: RawCall
 
 
 def sniff(head: bytes) -> bool:
@@ -165,41 +156,45 @@ def _record(data: bytes, place: int, layout: _Layout, pid: int | None) -> _Recor
     record = _Record(
         pid=own,
         name=layout.names[kind],
-        time_ms=time_ms,
-        sendbuff=fields[9],
-        recvbuff=fields[10],
-        count=rest[4],
-        datatype=rest[5],
-        redop=rest[6],
-        root=rest[7],
-        nranks=rest[8],
-        comm=rest[9],
-        rank=rest[12],
         comm_id=rest[13],
-        captured=fields[6],
+        call=RawCall(
+            op=OPS.get(layout.names[kind], Op.UNKNOWN),
+            sendbuff=fields[9],
+            recvbuff=fields[10],
+            count=rest[4],
+            datatype=rest[5],
+            redop=rest[6],
+            root=rest[7],
+            comm=rest[9],
+            nranks=rest[8],
+            rank=rest[12],
+            time_ms=time_ms,
+            captured=fields[6],
+        ),
     )
     return record if _sensible(record) else None
 
 
 def _sensible(record: _Record) -> bool:
-    if record.captured not in (-1, 0, 1):
+    call = record.call
+    if call.captured not in (-1, 0, 1):
         return False
     if record.name not in OPS:  # the other calls leave the data type as the memory was
-        return record.name != "CommInitAll" or 0 < record.root <= _MOST_DEVICES
+        return record.name != "CommInitAll" or 0 < call.root <= _MOST_DEVICES
     return (
-        0 <= record.datatype < _MOST_DATATYPES
-        and 0 < record.nranks <= _MOST_RANKS
-        and record.count < 2**60
-        and record.comm != 0
+        0 <= call.datatype < _MOST_DATATYPES
+        and 0 < call.nranks <= _MOST_RANKS
+        and call.count < 2**60
+        and call.comm != 0
     )
 
 
 def _tail_size(record: _Record) -> int:
     """Bytes behind a record: four lists of size_t, or the devices of ncclCommInitAll."""
     if record.name == "AllToAllv":
-        return 4 * record.nranks * 8
-    if record.name == "CommInitAll" and record.sendbuff:
-        return record.root * 4
+        return 4 * record.call.nranks * 8
+    if record.name == "CommInitAll" and record.call.sendbuff:
+        return record.call.root * 4
     return 0
 
 
@@ -240,51 +235,33 @@ def _next(data: bytes, place: int, layout: _Layout, pid: int | None) -> int:
 def _read(
     record: _Record, tail: bytes, communicators: Communicators, calls: list[RecordedCall]
 ) -> None:
+    call = record.call
     if record.name in OPS:
-        lists = _lists(record, tail)
         calls.append(
-            communicators.call(
-                RawCall(
-                    op=OPS[record.name],
-                    sendbuff=record.sendbuff,
-                    recvbuff=record.recvbuff,
-                    count=record.count,
-                    datatype=record.datatype,
-                    redop=record.redop,
-                    root=record.root,
-                    comm=record.comm,
-                    nranks=record.nranks,
-                    rank=record.rank,
-                    time_ms=record.time_ms,
-                    sendcounts=lists[0],
-                    recvcounts=lists[2],
-                    captured=record.captured,
-                )
-            )
+            communicators.call(_with_lists(call, tail) if record.name == "AllToAllv" else call)
         )
     elif record.name == "GroupStart":
         communicators.group_start()
     elif record.name in ("GroupEnd", "GroupSimulatedEnd"):
         communicators.group_end()
     elif record.name == "CommInitDev":
-        communicators.start(record.comm, record.comm_id, record.nranks)
+        communicators.start(call.comm, record.comm_id, call.nranks)
     elif record.name == "CommSplit":
         # commId holds the parent's pointer, nRanks the colour, globalRank the key.
-        communicators.split(record.comm_id, record.nranks, record.comm)
+        communicators.split(record.comm_id, call.nranks, call.comm)
     elif record.name in ("CommDestroy", "CommAbort"):
-        communicators.end(record.comm)
+        communicators.end(call.comm)
 
 
-def _lists(record: _Record, tail: bytes) -> list[tuple[int, ...]]:
-    """sendcounts, sdispls, recvcounts, rdispls; empty lists when cut or of another call."""
-    empty: list[tuple[int, ...]] = [(), (), (), ()]
-    ranks = record.nranks
-    if record.name != "AllToAllv" or len(tail) < 4 * ranks * 8:
-        return empty
+def _with_lists(call: RawCall, tail: bytes) -> RawCall:
+    """The call with its counts out of sendcounts, sdispls, recvcounts, rdispls; none when cut."""
+    ranks = call.nranks
+    if len(tail) < 4 * ranks * 8:
+        return call
     values = struct.unpack_from(f"<{4 * ranks}Q", tail)
     if any(value >= 2**60 for value in values):
-        return empty
-    return [values[part * ranks : (part + 1) * ranks] for part in range(4)]
+        return call
+    return replace(call, sendcounts=values[:ranks], recvcounts=values[2 * ranks : 3 * ranks])
 
 
 READER = recorder_reader("rccl_recorder_binary", sniff, parse)

@@ -163,6 +163,8 @@ def _collectives(
     """
     known = kineto_calls.Known(header.groups, header.world_size)
     notes = Notes()
+    if header.contradicts:
+        notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, None, "distributedInfo: world_size")
     used = as_numpy(seen.rows.collective, np.int32).copy()
     rows = np.flatnonzero(used >= 0)
     told = np.stack([used[rows], as_numpy(seen.rows.blocks, np.int32)[rows]])
@@ -298,7 +300,9 @@ def _calls_without(seen: Collector) -> tuple[int, int]:
     known = set(host.records.externals)
     if host.captures or not seen.launched_by - {-1} <= known:
         return 0, 0
-    kinds = [describe(kineto_calls.Known({})).collective for describe in seen.describe]
+    # Their lists of ranks are long, and not needed here.
+    described = (describe(kineto_calls.Known({})).collective for describe in seen.describe)
+    kinds = [replace(found, group_ranks=None) for found in described]
     kind = [(found.op, found.group) for found in kinds]
     present = {
         kind[host.records.place[number]]

@@ -19,6 +19,7 @@ class Header(msgspec.Struct, frozen=True):
 
     rank: int | None = None
     world_size: int | None = None
+    contradicts: bool = False  # the group of all ranks has another size than `world_size`
     library_version: str | None = None
     base_ns: int = 0  # added to the times of all events
     groups: Groups = msgspec.field(default_factory=dict)
@@ -39,9 +40,12 @@ def read_header(head: bytes, tail: bytes) -> Header:
     if base is None and (found := _BASE.search(head) or _BASE.search(tail)):
         base = int(found[1])
     version = info.get("nccl_version")
+    world, default = _number(info.get("world_size")) or None, _default_size(info.get("pg_config"))
+    contradicts = None not in (world, default) and world != default
     return Header(
         rank=_number(info.get("rank")),
-        world_size=_number(info.get("world_size")) or None,
+        world_size=None if contradicts else world,
+        contradicts=contradicts,
         library_version=version if isinstance(version, str) else None,
         base_ns=_number(base, _LARGEST_BASE) or 0,
         groups=_groups(info.get("pg_config")),
@@ -69,6 +73,16 @@ def _groups(config: object) -> Groups:
         if isinstance(entry, dict) and isinstance(entry.get("pg_name"), str | int)
     }
     return {name: ranks for name, ranks in named.items() if ranks}
+
+
+def _default_size(config: object) -> int | None:
+    """Size of the group of all ranks; None where it is not described, or not by its ranks, too."""
+    entries = config if isinstance(config, list) else []
+    for entry in entries:
+        if isinstance(entry, dict) and entry.get("pg_desc") == "default_pg":
+            size, ranks = _number(entry.get("pg_size")), whole_list(entry.get("ranks"))
+            return size if size and ranks is not None and len(ranks) == size else None
+    return None
 
 
 def _descriptions(config: object) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """How good the collectives of a run are: each class against its roof, and what better ones give.
 
+Ratios lie in 0..1. None means "not known". Formulas: docs/report.md.
+
 `efficiency_of` reads the measurements and the application's figures; then everything is pure.
 """
 
@@ -12,6 +14,7 @@ from functools import partial
 import msgspec
 
 from collscope.model import Measurement
+from collscope.model.note import Note
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.coverage.answer import traced_gpus
 from collscope.reports.efficiency.application_metrics import (
@@ -20,7 +23,15 @@ from collscope.reports.efficiency.application_metrics import (
     job_names,
 )
 from collscope.reports.efficiency.curves import Curve, curves_of
-from collscope.reports.efficiency.judged_classes import Judged, Reached, judge_classes, reached_of
+from collscope.reports.efficiency.gain import Uplift, uplift_of
+from collscope.reports.efficiency.judged_classes import (
+    Judged,
+    JudgedClass,
+    Reached,
+    judge_classes,
+    reached_of,
+)
+from collscope.reports.efficiency.notes import class_notes, label_notes, left_out_notes
 from collscope.reports.efficiency.outliers import Outlier, outliers_of
 from collscope.reports.efficiency.profile_kernels import ProfileKernel, judge_kernels
 from collscope.reports.efficiency.serving import (
@@ -28,71 +39,36 @@ from collscope.reports.efficiency.serving import (
     as_classes,
     choose_labels,
     labels_of,
-    share_source,
 )
 from collscope.reports.efficiency.time_breakdown import (
     Breakdown,
-    Fraction,
-    Uplift,
     break_down,
     fractions_of,
-    uplift_of,
 )
 from collscope.reports.fabric.answer import switches_may_reduce
 from collscope.reports.share.answer import Share
 from collscope.roofline.chosen import AnyRoofs, FitRoofs, empirical, make_roofs
 from collscope.roofline.gpu_models import OtherGpus
-from collscope.store.measurements import StoredMeasurement, read_measurements
+from collscope.store.measurements import read_measurements
 
 
-class JudgedLabel(msgspec.Struct, frozen=True):
-    """The label whose measurements are judged; None: the run has none.
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """How good the collectives of a run are, and what better ones would give."""
 
-    labels         of the run, the most recent last
-    asked          it was named, or there is no other
-    first          it is the first that is tried; False: that one cannot be judged
-    one_of_a_file  its latest source has other labels too
-    rows           its measurements; wrong, failed: those of them without a number
-    """
-
-    name: str | None
-    labels: tuple[str, ...]
-    asked: bool
-    first: bool
-    one_of_a_file: bool
-    rows: int
-    wrong: int
-    failed: int
-
-
-class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
-    """How good the collectives of a run are, and what better ones would give.
-
-    roof        which roof the classes are judged by
-    classes     those to look at first, first
-    whole_s     time of all classes over all devices
-    kernels     of profiles, against the roof of the largest message they can serve
-    fractions   collective share of the time, one for each job that the profiles are of
-    other_gpus  that ran, where the system's are of another model
-    left_out    profiles that are not added to the traces, whose kernels they may hold again
-    reached     by operation and ranks; empty where the run has calls
-    outliers    rounds and nodes of the label that are slower than the others
-    """
-
-    label: JudgedLabel
-    roof: str | None
-    classes: tuple[Judged, ...]
-    whole_s: float
+    label: str | None  # of the measurements; None: the run has none
+    labels: tuple[str, ...]  # that the run has
+    roof: str | None  # which roof the efficiencies are of
+    classes: tuple[JudgedClass, ...]  # those to look at first, first
+    classes_total: int  # before the cut to the first ones
     kernels: tuple[ProfileKernel, ...]
     breakdown: Breakdown | None
-    fractions: tuple[Fraction, ...]
-    uplifts: tuple[Uplift, ...]
+    uplifts: tuple[Uplift, ...]  # one for each job that the profiles are of
     metrics: tuple[ApplicationMetric, ...]
     curves: tuple[Curve, ...]
-    reached: tuple[Reached, ...]
-    outliers: tuple[Outlier, ...]
-    left_out: tuple[str, ...]
-    other_gpus: OtherGpus | None
+    reached: tuple[Reached, ...]  # by operation and ranks; empty where the run has calls
+    outliers: tuple[Outlier, ...]  # of the label, the slowest first
+    other_gpus: OtherGpus | None  # that ran, where the system's are of another model
+    notes: tuple[Note, ...]  # what was assumed, left out or is not known
 
 
 def efficiency_of(
@@ -101,7 +77,7 @@ def efficiency_of(
     classes: Sequence[ClassRow],
     shares: Sequence[Share],
     asked: tuple[str | None, str | None],
-) -> Efficiency:
+) -> Judgement:
     """How good the collectives of a run are.
 
     classes, shares  of the run, all of them
@@ -122,7 +98,7 @@ def efficiency_of(
     order = choose_labels(rows, wanted)
     label, judged = _first_judged(judge, order)
     # a benchmark's sizes say nothing about the largest message of the job
-    told_by = [f.profiles or shares for f in known]
+    told_by = [[s for s in shares if s.source in f.profiles] or shares for f in known]
     largest = judged if classes else ()
     kernels = [judge_kernels(told, largest, roofs) for told in told_by or [shares]]
     uplifts = (
@@ -133,28 +109,33 @@ def efficiency_of(
         *traced_gpus(connection, run),
         *(m.device for m in measured if m.device and m.label == label and not m.on_host),
     )
-    return Efficiency(
-        label=_label(rows, order, label),
+    whole = sum(j.device_ns or 0.0 for j in judged)
+    return Judgement(
+        label=label,
+        labels=labels_of(rows),
         roof=None if roofs is None else roofs.name,
-        classes=tuple(sorted(judged, key=_first_to_look_at)),
-        whole_s=sum(j.device_s or 0.0 for j in judged),
+        classes=tuple(j.record(whole) for j in sorted(judged, key=_first_to_look_at)),
+        classes_total=len(judged),
         kernels=tuple(row for rows_of_job in kernels for row in rows_of_job),
         # the profiles of several jobs are no collective time of the run's calls
         breakdown=break_down(judged, shares if len(known) == 1 else ()),
-        fractions=known,
         uplifts=tuple(uplift for uplift in uplifts if uplift is not None),
         metrics=application_metrics(connection, run, measured, classes, known),
         curves=curves_of((m for m in measured if wanted in (None, m.label)), roofs),
         reached=() if classes else reached_of(judged),
         outliers=tuple(outliers_of(measured, label)),
-        left_out=left_out,
         other_gpus=None if roofs is None else roofs.other_gpus(ran),
+        notes=(
+            *label_notes(rows, order, label),
+            *class_notes(judged, label, known),
+            *left_out_notes(left_out),
+        ),
     )
 
 
 def _first_to_look_at(j: Judged) -> tuple[float, float, int]:
     """The most to win first, then the most time."""
-    return -(j.recoverable_s or 0.0), -(j.device_s or 0.0), j.row.class_id
+    return -(j.recoverable_ns or 0.0), -(j.device_ns or 0.0), j.row.class_id
 
 
 def _counted_once(
@@ -196,19 +177,3 @@ def _first_judged(
             return label, judged
     assert first is not None
     return first
-
-
-def _label(
-    rows: Sequence[StoredMeasurement], order: Sequence[str | None], chosen: str | None
-) -> JudgedLabel:
-    mine = [row.measurement for row in rows if row.label == chosen]
-    return JudgedLabel(
-        name=chosen,
-        labels=labels_of(rows),
-        asked=len(order) < 2,
-        first=chosen == order[0],
-        one_of_a_file=chosen is not None and share_source(rows, chosen),
-        rows=len(mine),
-        wrong=sum(m.wrong for m in mine),
-        failed=sum(m.failed and not m.wrong for m in mine),
-    )

@@ -167,16 +167,16 @@ def _of_calls(
     old: Iterable[Measurement], new: Iterable[Measurement], classes: Sequence[ClassRow]
 ) -> _SpeedUp | None:
     before, after = Matcher(old), Matcher(new)
-    old_s = new_s = 0.0
+    old_ns = new_ns = 0.0
     counted = 0
     for row in classes:
         first, second = before.match(row), after.match(row)
-        if first is None or second is None or not first.time_us or not second.time_us:
+        if first is None or second is None or not first.time_ns or not second.time_ns:
             continue
-        old_s += device_calls(row) * first.time_us
-        new_s += device_calls(row) * second.time_us
+        old_ns += device_calls(row) * first.time_ns
+        new_ns += device_calls(row) * second.time_ns
         counted += 1
-    return _SpeedUp(old_s / new_s, counted) if new_s else None
+    return _SpeedUp(old_ns / new_ns, counted) if new_ns else None
 
 
 def _of_largest(old: Iterable[Measurement], new: Iterable[Measurement]) -> _SpeedUp | None:

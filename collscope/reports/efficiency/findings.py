@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from collscope.reports.calls.answer import compact_ranges
-from collscope.reports.efficiency.judgement import JudgedClass
-from collscope.reports.efficiency.text import most_words
+from collscope.reports.efficiency.judged_classes import JudgedClass
+from collscope.reports.efficiency.text import largest_message, most_words
 from collscope.reports.rendering.class_words import class_words, other_gpus_words
+from collscope.reports.rendering.share_words import fraction_words
 from collscope.reports.report.answer import Finding, Report
 from collscope.reports.tolerances import (
     MIN_JOB_TO_ALONE,
@@ -29,16 +30,16 @@ _BALANCE = (
 def slow_collectives(report: Report) -> Iterable[Finding]:
     """Classes far below their ceiling, which cost the job more than its late ranks do."""
     uplift = max(report.judgement.uplifts, key=lambda found: found.saved, default=None)
-    rows = [row for row in report.judgement.classes if row.efficiency and row.recoverable_s]
+    rows = [row for row in report.judgement.classes if row.efficiency and row.recoverable_ns]
     if uplift is None or not rows or uplift.judged < MIN_JUDGED_SHARE or uplift.saved < PAYS:
         return
-    to_win = sum(row.recoverable_s or 0.0 for row in rows)
-    if to_win <= sum(rank.caused_wait_ns for rank in report.timeline.ranks) / 1e9:
+    to_win = sum(row.recoverable_ns or 0.0 for row in rows)
+    if to_win <= sum(rank.caused_wait_ns for rank in report.timeline.ranks):
         return
-    worst = sorted(rows, key=lambda row: -(row.recoverable_s or 0.0))[:_MOST]
+    worst = sorted(rows, key=lambda row: -(row.recoverable_ns or 0.0))[:_MOST]
     told = "; ".join(
         f"class {row.class_id} ({row.op} of {format_size(row.size_bytes)}): "
-        f"{100 * (row.efficiency or 0):.1f} %, {row.recoverable_s:.3g} s to win"
+        f"{100 * (row.efficiency or 0):.1f} %, {(row.recoverable_ns or 0.0) / 1e9:.3g} s to win"
         for row in worst
     )
     yield Finding(
@@ -107,13 +108,13 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
     share = sum(kernel.share for kernel in kernels)
     # what is left when transfers run at the roof, and when they are three times slower
     most, least = (
-        sum(k.share * max(0.0, 1 - factor * k.roof_us / k.mean_us) for k in kernels)
+        sum(k.share * max(0.0, 1 - factor * k.roof_ns / k.mean_ns) for k in kernels)
         for factor in (1.0, SKEW_FACTOR)
     )
     parts = [f"{100 * part:.1f}" for part in (least, most)]
     told = "; ".join(
-        f"{k.name.partition('(')[0]}: mean {k.mean_us:.0f} us, roof of "
-        f"{format_size(k.served_bytes)} {k.roof_us:.1f} us ({k.served_by})"
+        f"{k.name.partition('(')[0]}: mean {k.mean_ns / 1000:.0f} us, roof of "
+        f"{format_size(k.served_bytes)} {k.roof_ns / 1000:.1f} us ({largest_message(k)})"
         for k in kernels[:_MOST]
     )
     yield Finding(
@@ -140,8 +141,10 @@ def skew_dominated_classes(report: Report) -> Iterable[Finding]:
         return
     told = "; ".join(
         f"class {row.class_id} ({row.op} of {format_size(row.size_bytes)}): "
-        f"{(row.transfer_us or 0) + (row.wait_us or 0):.0f} us in the job, roof {row.roof_us:.1f}"
+        f"{((row.transfer_ns or 0) + (row.wait_ns or 0)) / 1000:.0f} us in the job, "
+        f"roof {row.roof.time_ns / 1000:.1f}"
         for row in rows[:_MOST]
+        if row.roof is not None
     )
     yield Finding(
         severity="warning",
@@ -157,10 +160,11 @@ def skew_dominated_classes(report: Report) -> Iterable[Finding]:
 
 
 def _skewed(row: JudgedClass) -> bool:
-    if row.transfer_us is None or row.wait_us is None or row.roof_us is None:
+    if row.transfer_ns is None or row.wait_ns is None or row.roof is None:
         return False
-    alone = row.transfer_us / (row.contention or 1.0)
-    return row.transfer_us + row.wait_us > max(SKEW_FACTOR * row.roof_us, MIN_JOB_TO_ALONE * alone)
+    alone_ns = row.transfer_ns / (row.contention or 1.0)
+    least_ns = max(SKEW_FACTOR * row.roof.time_ns, MIN_JOB_TO_ALONE * alone_ns)
+    return row.transfer_ns + row.wait_ns > least_ns
 
 
 def roof_does_not_apply(report: Report) -> Iterable[Finding]:
@@ -168,21 +172,22 @@ def roof_does_not_apply(report: Report) -> Iterable[Finding]:
     rows = [
         row
         for row in report.judgement.classes
-        if (row.efficiency or 0) > 1 + 1e-9 and (row.measured_us or 0) < (row.roof_low_us or 0)
+        if row.roof is not None
+        and (row.efficiency or 0) > 1 + 1e-9
+        and (row.measured_ns or 0) < row.roof.time_low_ns
     ]
     if not rows:
         return
     worst = max(rows, key=lambda row: row.efficiency or 0)
+    roof = "" if worst.roof is None else worst.roof.name
     reasons = dict.fromkeys(row.why for row in rows if row.why)
     yield Finding(
         severity="note",
         code="roof_does_not_apply",
         title=f"{count(len(rows), 'class is', 'classes are')} faster than the roof "
-        f"'{worst.roof}', up to "
+        f"'{roof}', up to "
         f"{100 * (worst.efficiency or 0):.0f} %",
-        detail=" ".join(
-            reason.removeprefix(not_applying(worst.roof or "")) for reason in list(reasons)[:2]
-        ),
+        detail=" ".join(reason.removeprefix(not_applying(roof)) for reason in list(reasons)[:2]),
         advice="No gain is counted for these classes. Check system, ranks and nodes; compare with "
         "--system fit.",
     )
@@ -190,17 +195,16 @@ def roof_does_not_apply(report: Report) -> Iterable[Finding]:
 
 def tuning_not_worth_it(report: Report) -> Iterable[Finding]:
     """Less than 1 % of the GPU time can be saved, even if unmeasured classes are alike."""
-    uplifts, parts = report.judgement.uplifts, report.judgement.decomposition
+    uplifts, parts = report.judgement.uplifts, report.judgement.breakdown
     uplift = max(uplifts, key=lambda found: found.saved, default=None)
     if uplift is not None and uplift.judged >= MIN_JUDGED_SHARE:
         saved = uplift.saved / uplift.judged
-        of = f"the time ({uplift.denominator})"
+        of = f"the time ({fraction_words(uplift.fraction, report.shares)})"
     elif uplift is None and parts is not None:
-        by_name = {part.name: part.share for part in parts.parts}
-        tunable, unjudged = by_name["tunable"], by_name["unjudged"] or 0.0
-        if tunable is None or unjudged > 1 - MIN_JUDGED_SHARE:
+        judged_ns = parts.device_ns - parts.unjudged_ns
+        if parts.tunable_ns is None or not judged_ns >= MIN_JUDGED_SHARE * parts.device_ns > 0:
             return
-        saved, of = tunable / (1 - unjudged), "the collective time"
+        saved, of = parts.tunable_ns / judged_ns, "the collective time"
     else:
         return
     if saved < WORTH:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 import msgspec
 
 from collscope.model import bus_bandwidth, parse_op
+from collscope.model.note import Note
 from collscope.reports.calls.answer import ClassRow
+from collscope.reports.efficiency.marks import class_marks
 from collscope.reports.efficiency.serving import Match, Matcher
 from collscope.reports.efficiency.uplift import Part, Split, split
 from collscope.roofline.chosen import NO_SIZE, AnyRoofs, FitRoofs
@@ -17,62 +20,90 @@ from collscope.roofline.workload import RoofAt, Workload
 WAITING = "waiting"  # regime of a class that waits more than it transfers
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """One class with everything known about its time; us of one call on one rank.
+class JudgedClass(msgspec.Struct, frozen=True):
+    """One class of the run: measured, in the job, and what the fabric allows.
 
-    alone_us     measured alone, on as many ranks as the job has, and on its links
+    In a run without calls the measured classes stand here, of no calls and numbered from 1.
+    """
+
+    class_id: int
+    op: str
+    datatype: str | None
+    redop: str | None
+    size_bytes: int | None
+    in_place: bool | None
+    nranks: int | None
+    calls: int
+    measured_ns: float | None  # median of the replay, slowest rank; else the transfer in the job
+    samples: int | None  # behind it
+    busbw_gbps: float | None  # of measured_ns
+    marks: tuple[Note, ...]  # what keeps the measurement from being of exactly this class
+    transfer_ns: float | None  # in the job, mean
+    wait_ns: float | None  # in the job, mean
+    kernel_ns: float | None  # mean of its kernels in the job, waiting included
+    contention: float | None  # transfer in the job / measured
+    roof: RoofAt | None  # a system's reachable one, or a fit
+    efficiency: float | None  # time of the roof / measured_ns
+    why: str | None  # why the efficiency is above 1, or why there is no roof
+    regime: Annotated[str, ("latency", "bandwidth", "waiting")] | None
+    time_share: float | None  # ratio to the collective time of the run
+    recoverable_ns: float | None  # over all devices: calls x ranks x (measured - roof) x exposed
+    choice: str | None  # algorithm and protocol, as the table or the job's log has them
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """One class with everything known about its time; ns of one call on one rank.
+
+    alone_ns     measured alone, on as many ranks as the job has, and on its links
     foreign      measured in host memory, which a system's roof is not about
-    transfer_us  in the job, waiting taken off; wait_us: mean over the ranks
     roof, best   what was asked for, and the best of any label measured
     no_roof      why there is no roof; why: why it does not apply
-    kernel_us    mean of its kernels in the job, waiting included, be they of one rank only
+    kernel_ns    mean of its kernels in the job, waiting included, be they of one rank only
     executions   kernels of all calls: over all devices, or over the traced ones where
                  these show every class, and none tells transfer from waiting
-    device_s     their seconds, by the best that is known of them
+    device_ns    their time, by the best that is known of them
     exposure     part of its time with no compute kernel beside it
     """
 
     row: ClassRow
     match: Match | None
-    alone_us: float | None
+    alone_ns: float | None
     foreign: bool
-    transfer_us: float | None
-    wait_us: float | None
     roof: RoofAt | None
     best: RoofAt | None
     no_roof: str | None
     why: str | None
-    kernel_us: float | None
+    kernel_ns: float | None
     executions: float
-    device_s: float | None
+    device_ns: float | None
     exposure: float
 
     @property
-    def measured_us(self) -> float | None:
+    def measured_ns(self) -> float | None:
         """Time that is told: measured, else the transfer in the job."""
-        measured = None if self.match is None else self.match.time_us
-        return self.transfer_us if measured is None else measured
+        measured = None if self.match is None else self.match.time_ns
+        return self.row.transfer_ns if measured is None else measured
 
     @property
     def efficiency(self) -> float | None:
         """Roof time over measured time; None for host memory against the roof of a system."""
-        if self.roof is None or not self.measured_us or (self.foreign and not self.transfer_us):
+        if self.roof is None or not self.measured_ns or (self.foreign and not self.row.transfer_ns):
             return None
-        return self.roof.time_us / self.measured_us
+        return self.roof.time_ns / self.measured_ns
 
     @property
-    def least_us(self) -> float | None:
+    def least_ns(self) -> float | None:
         """The shorter of the times alone and in the job: tuning cannot win back more."""
-        if self.alone_us and self.transfer_us:
-            return min(self.alone_us, self.transfer_us)
-        return self.alone_us or self.transfer_us
+        if self.alone_ns and self.row.transfer_ns:
+            return min(self.alone_ns, self.row.transfer_ns)
+        return self.alone_ns or self.row.transfer_ns
 
     @property
-    def job_us(self) -> float | None:
+    def job_ns(self) -> float | None:
         """Time of one call on one rank in the job, waiting included."""
-        if self.transfer_us is None or self.wait_us is None:
+        if self.row.transfer_ns is None or self.row.wait_ns is None:
             return None
-        return self.transfer_us + self.wait_us
+        return self.row.transfer_ns + self.row.wait_ns
 
     @property
     def unsplit_ns(self) -> int:
@@ -84,27 +115,27 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
         """Where the time of a call goes; None without a roof or a time."""
         if self.roof is None:
             return None
-        return split(self.roof.time_us, self.alone_us, self.transfer_us)
+        return split(self.roof.time_ns, self.alone_ns, self.row.transfer_ns)
 
     @property
-    def recoverable_s(self) -> float | None:
-        """Exposed seconds above the roof, over all devices."""
+    def recoverable_ns(self) -> float | None:
+        """Exposed time above the roof, over all devices."""
         parts = self.split
         if parts is None or not self.row.calls:
             return None
-        return device_calls(self.row) * parts.tunable * self.exposure / 1e6
+        return device_calls(self.row) * parts.tunable * self.exposure
 
     @property
     def samples(self) -> int | None:
         """How many samples the time rests on."""
         if self.match is not None and self.match.measured:
-            return len(self.match.samples_us)
-        return self.row.kernel_calls if self.transfer_us is not None else None
+            return len(self.match.samples_ns)
+        return self.row.kernel_calls if self.row.transfer_ns is not None else None
 
     @property
     def time_in_job(self) -> bool:
         """True where the time that is told is that of the job."""
-        return self.transfer_us is not None and not (self.match and self.match.measured)
+        return self.row.transfer_ns is not None and not (self.match and self.match.measured)
 
     @property
     def busbw_gbps(self) -> float | None:
@@ -114,7 +145,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
         return bus_bandwidth(
             parse_op(self.row.op),
             size=shape.size_bytes,
-            time_s=None if self.measured_us is None else self.measured_us / 1e6,
+            time_s=None if self.measured_ns is None else self.measured_ns / 1e9,
             nranks=shape.nranks,
         )
 
@@ -130,22 +161,52 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     def regime(self) -> str | None:
         """What the time is made of: waiting, latency or bandwidth."""
         if (
-            self.wait_us is not None
-            and self.transfer_us is not None
-            and self.wait_us > self.transfer_us
+            self.row.wait_ns is not None
+            and self.row.transfer_ns is not None
+            and self.row.wait_ns > self.row.transfer_ns
         ):
             return WAITING
         return None if self.roof is None else self.roof.regime
 
+    def record(self, whole_ns: float) -> JudgedClass:
+        """What the report has of it; `whole_ns` is the collective time of the run."""
+        row, took = self.row, self.device_ns
+        transfer, alone = row.transfer_ns, self.alone_ns
+        return JudgedClass(
+            class_id=row.class_id,
+            op=row.op,
+            datatype=row.datatype,
+            redop=row.redop,
+            size_bytes=row.size_bytes,
+            in_place=row.in_place,
+            nranks=row.nranks,
+            calls=row.calls,
+            measured_ns=self.measured_ns,
+            samples=self.samples,
+            busbw_gbps=self.busbw_gbps,
+            marks=tuple(class_marks(self.match, row, in_job=self.time_in_job)),
+            transfer_ns=transfer,
+            wait_ns=row.wait_ns,
+            kernel_ns=self.kernel_ns,
+            contention=transfer / alone if transfer and alone else None,
+            roof=self.roof,
+            efficiency=self.efficiency,
+            why=self.why or self.no_roof,
+            regime=self.regime,
+            time_share=None if took is None or not whole_ns else took / whole_ns,
+            recoverable_ns=self.recoverable_ns,
+            choice=self.choice,
+        )
+
     def part(self, fraction: float) -> Part:
         """The class in the uplift formula, at `fraction` of the GPU time."""
         efficiency = None
-        if self.roof is not None and self.least_us is not None:
-            efficiency = self.roof.time_us / self.least_us
+        if self.roof is not None and self.least_ns is not None:
+            efficiency = self.roof.time_ns / self.least_ns
         transfer = contention = most = 1.0
-        if self.job_us and self.transfer_us is not None:
-            transfer = self.transfer_us / self.job_us
-            contention = self.transfer_us / self.least_us if self.least_us else 1.0
+        if self.job_ns and self.row.transfer_ns is not None:
+            transfer = self.row.transfer_ns / self.job_ns
+            contention = self.row.transfer_ns / self.least_ns if self.least_ns else 1.0
             unsplit = self.unsplit_ns / self.row.kernel_ns if self.row.kernel_ns else 0.0
             most = transfer * (1 - unsplit) + unsplit
         return Part(fraction, efficiency, self.exposure, transfer, contention, most)
@@ -187,29 +248,28 @@ def _judge(
     traced_only: bool,
 ) -> Judged:
     roofs, best = ceilings
-    transfer = None if row.transfer_ns is None else row.transfer_ns / 1000
     foreign = match is not None and match.on_host and not isinstance(roofs, FitRoofs)
-    if match is not None and foreign and transfer is not None:
+    if match is not None and foreign and row.transfer_ns is not None:
         match = match.aside()  # the job's own GPUs tell more
-    alone = None if match is None or match.scaled or foreign else match.time_us
-    wait = None if row.wait_ns is None else row.wait_ns / 1000
+    alone = None if match is None or match.scaled or foreign else match.time_ns
     found = None if roofs is None else _roof(row, match, roofs)
     roof = found if isinstance(found, RoofAt) else None
     other = None if best is None or roof is None else best.at(roof.work)
-    measured = transfer if match is None or match.time_us is None or foreign else match.time_us
+    measured = match.time_ns if match is not None and not foreign else None
+    measured = row.transfer_ns if measured is None else measured
     why = None
-    if roofs is not None and roof is not None and measured and roof.time_us > measured:
+    if roofs is not None and roof is not None and measured and roof.time_ns > measured:
         why = roofs.why_above(roof, measured)
-    seen = row.kernel_ns / row.seen_kernels / 1000 if row.kernel_ns and row.seen_kernels else None
+    seen = row.kernel_ns / row.seen_kernels if row.kernel_ns and row.seen_kernels else None
     # the best that is known of a call: in the job, else alone, else that it is at the roof
-    expected = None if roof is None else roof.time_us
+    expected = None if roof is None else roof.time_ns
     executions: float = device_calls(row)
     if traced_only:
         # one rank's trace shows that rank's communicators only
         executions = (row.seen_kernels or 0) * row.calls / (row.seen_calls or 1)
         expected = seen
-    elif transfer is not None and wait is not None:
-        expected = transfer + wait
+    elif row.transfer_ns is not None and row.wait_ns is not None:
+        expected = row.transfer_ns + row.wait_ns
     elif seen is not None:
         expected = seen
     elif alone is not None:
@@ -217,17 +277,15 @@ def _judge(
     return Judged(
         row=row,
         match=match,
-        alone_us=alone,
+        alone_ns=alone,
         foreign=foreign,
-        transfer_us=transfer,
-        wait_us=wait,
         roof=roof,
         best=other if isinstance(other, RoofAt) else None,
         no_roof=found if isinstance(found, str) else None,
         why=why,
-        kernel_us=seen,
+        kernel_ns=seen,
         executions=executions,
-        device_s=None if expected is None else executions * expected / 1e6,
+        device_ns=None if expected is None else executions * expected,
         exposure=exposure,
     )
 

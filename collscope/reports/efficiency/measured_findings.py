@@ -11,8 +11,10 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, islice, pairwise
+from math import sqrt
 
-from collscope.reports.efficiency.judgement import IN_JOB, JudgedClass
+from collscope.reports.efficiency.judged_classes import JudgedClass
+from collscope.reports.efficiency.marks import IN_JOB
 from collscope.reports.report.answer import Finding, Report
 from collscope.reports.tolerances import (
     BANDWIDTH_BYTES,
@@ -66,8 +68,8 @@ def _falls(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
         if larger == len(ordered):
             break
         least = least_from[larger]
-        if (least.measured_us or 0) < TIME_FALLS * (small.measured_us or 0):
-            yield (small.measured_us or 0) / (least.measured_us or 1), small, least
+        if (least.measured_ns or 0) < TIME_FALLS * (small.measured_ns or 0):
+            yield (small.measured_ns or 0) / (least.measured_ns or 1), small, least
 
 
 def _least_from(ordered: Sequence[JudgedClass]) -> list[JudgedClass]:
@@ -77,7 +79,7 @@ def _least_from(ordered: Sequence[JudgedClass]) -> list[JudgedClass]:
 
 def _shorter(one: JudgedClass, other: JudgedClass) -> JudgedClass:
     """The row of the shorter time; of equal ones the other."""
-    return other if (other.measured_us or 0) <= (one.measured_us or 0) else one
+    return other if (other.measured_ns or 0) <= (one.measured_ns or 0) else one
 
 
 def switch_costs(report: Report) -> Iterable[Finding]:
@@ -111,7 +113,7 @@ def _jumps(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
     ordered = [row for row in rows if row.class_id not in fallen]
     for small, large in pairwise(sorted(ordered, key=lambda r: r.size_bytes or 0)):
         ratio = (large.size_bytes or 0) / (small.size_bytes or 1)
-        jump = (large.measured_us or 0) / (small.measured_us or 1) / ratio
+        jump = (large.measured_ns or 0) / (small.measured_ns or 1) / ratio
         if 1 < ratio <= MAX_SIZE_STEP and jump > TIME_JUMPS:
             yield jump, small, large
 
@@ -148,8 +150,8 @@ def _apart(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
             by_size[row.size_bytes][row.in_place] = row
     for pair in by_size.values():
         if len(pair) == 2:
-            fast, slow = sorted(pair.values(), key=lambda r: r.measured_us or 0.0)
-            ratio = (slow.measured_us or 0) / (fast.measured_us or 1)
+            fast, slow = sorted(pair.values(), key=lambda r: r.measured_ns or 0.0)
+            ratio = (slow.measured_ns or 0) / (fast.measured_ns or 1)
             if ratio > PLACES_FINDING:
                 yield ratio, slow, fast
 
@@ -164,9 +166,10 @@ def far_below_reachable(report: Report) -> Iterable[Finding]:
             title=f"large messages reach at most {100 / found[-1][0]:.0f} % of what the library "
             "can reach here",
             detail=_told(
-                f"{_what(row)} reaches {row.busbw_gbps:.4g} of {row.roof_gbps:.4g} GB/s at best"
+                f"{_what(row)} reaches {row.busbw_gbps:.4g} of {row.roof.busbw_gbps:.4g} GB/s at"
+                " best"
                 for _, row, _ in found
-                if row.busbw_gbps and row.roof_gbps
+                if row.busbw_gbps and row.roof
             ),
             advice="Look at which transport carries it (NCCL_DEBUG=INFO, lines with 'via'): TCP "
             "instead of RDMA, no GPUDirect, fewer NICs or links than the machine has, or another "
@@ -177,18 +180,20 @@ def far_below_reachable(report: Report) -> Iterable[Finding]:
 def nvls_not_in_use(report: Report) -> Iterable[Finding]:
     """Large all-reduces take as long as rings do, on GPUs whose switches can reduce."""
     rows = [row for row in report.judgement.classes if _at_rings_speed(row)]
-    worst = max(rows, key=lambda row: (row.recoverable_s or 0.0, row.size_bytes or 0), default=None)
-    if worst is None:
+    worst = max(rows, key=lambda r: (r.recoverable_ns or 0.0, r.size_bytes or 0), default=None)
+    if worst is None or worst.roof is None:
         return
-    us, roof = worst.measured_us or 0.0, worst.roof_us or 0.0
-    seconds = sum(row.recoverable_s or 0.0 for row in rows)
+    us, roof, rings = (
+        (ns or 0.0) / 1000 for ns in (worst.measured_ns, worst.roof.time_ns, worst.roof.by_rings_ns)
+    )
+    seconds = sum(row.recoverable_ns or 0.0 for row in rows) / 1e9
     job = f" Over all devices that is {seconds:.3g} s of the run." if seconds else ""
     yield Finding(
         severity="warning",
         code="nvls_not_in_use",
         title=f"at the ring's speed: NVLS is not in use, and costs {us - roof:.4g} us in each "
         f"{worst.op} of {format_size(worst.size_bytes)}",
-        detail=f"{_what(worst)} takes {us:.4g} us; rings take {worst.by_rings_us:.4g} us here, and "
+        detail=f"{_what(worst)} takes {us:.4g} us; rings take {rings:.4g} us here, and "
         f"the switches' own reduction {roof:.4g} us.{job}",
         advice="Look whether NVLS is on: NCCL_NVLS_ENABLE, NCCL_ALGO, lines with NVLS of "
         "NCCL_DEBUG=INFO, the fabric manager of the node, and virtual machines without multicast.",
@@ -197,17 +202,12 @@ def nvls_not_in_use(report: Report) -> Iterable[Finding]:
 
 def _at_rings_speed(row: JudgedClass) -> bool:
     """Nearer to the rings' time than to that of the switches, which is far from it."""
-    us, rings, slow = row.measured_us, row.by_rings_us, row.roof_high_us
-    if (
-        not us
-        or not rings
-        or not slow
-        or (row.size_bytes or 0) < BANDWIDTH_BYTES
-        or not row.roof_us
-    ):
+    time, roof = row.measured_ns, row.roof
+    if not time or roof is None or not roof.by_rings_ns or (row.size_bytes or 0) < BANDWIDTH_BYTES:
         return False
     # halfway between the two, as a ratio; a run that is slower than rings has another cause
-    return (rings * row.roof_us) ** 0.5 < us < rings * RINGS_SPREAD and us > slow
+    middle = sqrt(roof.by_rings_ns * roof.time_ns)
+    return max(middle, roof.time_high_ns) < time < roof.by_rings_ns * RINGS_SPREAD
 
 
 def _far(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
@@ -217,9 +217,9 @@ def _far(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
         if (r.size_bytes or 0) >= BANDWIDTH_BYTES and r.efficiency is not None and not r.calls
     ]  # fmt: skip
     best = max(large, key=lambda r: r.efficiency or 0.0, default=None)
-    if best is not None and best.measured_us and best.roof_high_us:
+    if best is not None and best.measured_ns and best.roof is not None:
         # by the ceiling's slow end, so that its own uncertainty is no finding
-        ratio = best.measured_us / best.roof_high_us
+        ratio = best.measured_ns / best.roof.time_high_ns
         if ratio > 1 / FAR_BELOW_CEILING:
             yield ratio, best, best
 
@@ -265,7 +265,7 @@ def _families(report: Report, *, places: bool) -> Iterable[Sequence[JudgedClass]
     """Measured classes that differ in size only, and in place unless `places`."""
     found: dict[tuple[object, ...], list[JudgedClass]] = defaultdict(list)
     for row in report.judgement.classes:
-        if row.size_bytes and row.measured_us and not any(m.code == IN_JOB for m in row.marks):
+        if row.size_bytes and row.measured_ns and not any(m.code == IN_JOB for m in row.marks):
             key = (row.op, row.datatype, row.redop, row.nranks, row.in_place if places else None)
             found[key].append(row)
     return found.values()
@@ -276,7 +276,7 @@ def _what(row: JudgedClass) -> str:
 
 
 def _us(row: JudgedClass) -> str:
-    return f"{row.measured_us:.5g} us"
+    return f"{(row.measured_ns or 0) / 1000:.5g} us"
 
 
 RULES = (nvls_not_in_use, far_below_reachable, times_fall, switch_costs, places_differ, outliers)

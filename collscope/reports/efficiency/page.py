@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collscope.reports.efficiency.curves import Curve
-from collscope.reports.efficiency.judgement import JudgedClass
-from collscope.reports.efficiency.text import class_origin
+from collscope.reports.efficiency.judged_classes import JudgedClass
+from collscope.reports.efficiency.text import basis_words, ceilings, class_origin
 from collscope.reports.rendering.drawing import (
     INK,
     PARTS,
@@ -25,6 +25,7 @@ from collscope.reports.rendering.drawing import (
 from collscope.reports.rendering.layout import NUMBER, TEXT, table
 from collscope.reports.rendering.page import CLICK, Figure
 from collscope.reports.report.answer import Report, report_ops
+from collscope.roofline.workload import RoofAt
 from collscope.units import count, format_size
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ def classes_figure(report: Report) -> Figure | None:
     found = table(
         [("class", NUMBER), ("op", TEXT), ("size", NUMBER), ("ranks", NUMBER), ("GB/s", NUMBER),
          ("reachable", NUMBER), ("limit", NUMBER), ("% time", NUMBER)],
-        ((r.class_id, r.op, format_size(r.size_bytes), r.nranks, r.busbw_gbps, r.roof_gbps,
-          r.limit_gbps, None if r.time_share is None else f"{100 * r.time_share:.2f}")
+        ((r.class_id, r.op, format_size(r.size_bytes), r.nranks, r.busbw_gbps,
+          *ceilings(r), None if r.time_share is None else f"{100 * r.time_share:.2f}")
          for r in (*rows, *outside)),
         (class_origin(r, report.judgement.label) for r in (*rows, *outside)),
     )  # fmt: skip
@@ -138,15 +139,15 @@ def draw_classes(axis: Axes, rows: Sequence[JudgedClass], ops: Sequence[str]) ->
             edgecolors=INK, zorder=2, gid=f"class-{row.class_id}",
         )  # fmt: skip
     for row in rows:
-        if row.roof_gbps and row.busbw_gbps:
+        if row.roof and row.busbw_gbps:
             axis.plot(
-                [row.size_bytes or 1] * 2, [row.busbw_gbps, row.roof_gbps], lw=1.4,
+                [row.size_bytes or 1] * 2, [row.busbw_gbps, row.roof.busbw_gbps], lw=1.4,
                 color=INK, marker="_", markevery=[1], ms=14, mew=2.2, mec=colours[row.op], zorder=3,
             )  # fmt: skip
     limits: dict[float, list[int]] = defaultdict(list)
     for row in rows:
-        if row.limit_gbps:
-            limits[row.limit_gbps].append(row.size_bytes or 1)
+        if row.roof and row.roof.limit_gbps:
+            limits[row.roof.limit_gbps].append(row.size_bytes or 1)
     for limit, sizes in limits.items():
         axis.plot([min(sizes) / 1.5, max(sizes) * 1.5], [limit, limit], ":", color=INK, lw=1.2)
     size_axis(axis, [row.size_bytes or 1 for row in rows])
@@ -159,17 +160,19 @@ def draw_classes(axis: Axes, rows: Sequence[JudgedClass], ops: Sequence[str]) ->
         axis.plot([], [], ":", color=INK, label="limit")
 
 
-def _range(row: JudgedClass) -> str:
-    found = row.roof_range_gbps
-    return "" if found is None else f" ({found[0]:.4g} to {found[1]:.4g})"
+def _reachable(roof: RoofAt | None) -> str:
+    if roof is None or not roof.limit_gbps:
+        return ""
+    ends = roof.range_gbps
+    between = "" if ends is None else f" ({ends[0]:.4g} to {ends[1]:.4g})"
+    return f"reachable {roof.busbw_gbps:.4g}{between} GB/s, limit {roof.limit_gbps:.4g}"
 
 
 def _says(row: JudgedClass) -> str:
     lines = [
         f"class {row.class_id}: {row.op} of {format_size(row.size_bytes)} on {row.nranks} ranks",
         f"{row.busbw_gbps:.4g} GB/s" if row.busbw_gbps else "",
-        f"reachable {row.roof_gbps:.4g}{_range(row)} GB/s, limit {row.limit_gbps:.4g}"
-        if row.roof_gbps and row.limit_gbps else "",
+        _reachable(row.roof),
         f"{100 * row.time_share:.1f} % of collective time" if row.time_share else "",
     ]  # fmt: skip
     return "\n".join(line for line in lines if line)
@@ -182,7 +185,7 @@ def curve_figures(report: Report) -> list[Figure]:
         if len(curve.points) > 2:
             by_op[curve.op].append(curve)
     judged = report.judgement.classes
-    limits = {(r.op, r.nranks): r.limit_gbps for r in judged if r.limit_gbps}
+    limits = {(r.op, r.nranks): r.roof.limit_gbps for r in judged if r.roof and r.roof.limit_gbps}
     return [
         _curves(op, curves[:_MOST_SERIES], len(curves),
                 {n: gbps for (o, n), gbps in limits.items() if o == op and n})
@@ -268,11 +271,11 @@ def bars_figure(report: Report) -> Figure | None:
     }  # fmt: skip
     left = len(rows) - len(shown)
     rest = f" {count(left, 'more class', 'more classes')} not drawn." if left else ""
-    whole = report.judgement.decomposition
+    whole = report.judgement.breakdown
     return Figure(
         "Collective time by class",
         f"The largest first. {CLICK} "
-        + ("" if whole is None else f"Collective time: {whole.basis}.") + rest,
+        + ("" if whole is None else f"Collective time: {basis_words(whole)}.") + rest,
         make, found, marks,
         filters={mark: f"class={mark.split('-')[1]}" for mark in marks},
     )  # fmt: skip
@@ -297,16 +300,16 @@ def draw_shares(
 def _parts(row: JudgedClass) -> tuple[float, float, float, float, float]:
     """A class's time share in the parts of `PARTS`."""
     share = row.time_share or 0.0
-    alone = row.measured_us if row.contention is None else (row.transfer_us or 0) / row.contention
-    transfer = row.transfer_us if row.transfer_us is not None else alone
+    alone = row.measured_ns if row.contention is None else (row.transfer_ns or 0) / row.contention
+    transfer = row.transfer_ns if row.transfer_ns is not None else alone
     if transfer is None or alone is None:
         return 0, 0, 0, 0, share
-    wait = row.wait_us or 0.0
+    wait = row.wait_ns or 0.0
     scale = share / (transfer + wait) if transfer + wait else 0.0
-    if row.roof_us is None or row.recoverable_s is None:
+    if row.roof is None or row.recoverable_ns is None:
         return 0, 0, 0, wait * scale, transfer * scale
     least = min(alone, transfer)
-    roof = min(row.roof_us, least)
+    roof = min(row.roof.time_ns, least)
     return roof * scale, (least - roof) * scale, (transfer - least) * scale, wait * scale, 0
 
 

@@ -28,24 +28,19 @@ _MSCCL_RANKS = 8
 _MSCCL_LIMITS = {"LL": 512 * KIB, "SIMPLE": 16 * MIB}
 _BYTES = {Datatype.INT8.value, Datatype.UINT8.value}
 
-_Largest = tuple[RoofAt, int | None, float]  # roof, class, time alone or of the transfer in us
+_Largest = tuple[RoofAt, int | None, float]  # roof, class, time alone or of the transfer in ns
 
 
 class ProfileKernel(msgspec.Struct, frozen=True):
-    """A kernel of a profile against the roof of the largest message it can serve.
-
-    share   ratio to GPU time
-    served  class of that message; None: the largest of RCCL's stock MSCCL algorithms
-    skewed  over three times the roof, and over twice what its class is known to take
-    """
+    """A kernel of a profile against the roof of the largest message it can serve."""
 
     name: str
-    share: float
-    mean_us: float
+    share: float  # ratio to GPU time
+    mean_ns: float
     served_bytes: int
-    served: int | None
-    roof_us: float
-    skewed: bool
+    served_class: int | None  # of that message; None: of RCCL's stock MSCCL algorithms
+    roof_ns: float
+    skewed: bool  # over three times the roof, and over twice what its class is known to take
 
 
 def judge_kernels(
@@ -97,16 +92,15 @@ def _judge(kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs) -> Pr
     largest = _largest_class(name, judged) if limit is None else _stock_msccl(limit, roofs)
     if largest is None:
         return None
-    roof, source, known_us = largest
-    mean_us = kernel.mean_ns / 1000
+    roof, source, known_ns = largest
     return ProfileKernel(
         name=kernel.name,
         share=share,
-        mean_us=mean_us,
+        mean_ns=kernel.mean_ns,
         served_bytes=roof.work.size_bytes,
-        served=source,
-        roof_us=roof.time_us,
-        skewed=mean_us > max(SKEW_FACTOR * roof.time_us, MIN_JOB_TO_ALONE * known_us),
+        served_class=source,
+        roof_ns=roof.time_ns,
+        skewed=kernel.mean_ns > max(SKEW_FACTOR * roof.time_ns, MIN_JOB_TO_ALONE * known_ns),
     )
 
 
@@ -128,11 +122,11 @@ def _stock_msccl(limit: int, roofs: AnyRoofs) -> _Largest | None:
 def _largest_class(name: KernelName, judged: Sequence[Judged]) -> _Largest | None:
     """The class with the longest roof time among those that the kernel's name allows."""
     fitting = [j for j in judged if j.roof is not None and _may_serve(name, j)]
-    slowest = max(fitting, key=lambda j: j.roof.time_us if j.roof else 0.0, default=None)
+    slowest = max(fitting, key=lambda j: j.roof.time_ns if j.roof else 0.0, default=None)
     if slowest is None or slowest.roof is None:
         return None
-    known_us = max(slowest.alone_us or 0.0, slowest.transfer_us or 0.0)
-    return slowest.roof, slowest.row.class_id, known_us
+    known_ns = max(slowest.alone_ns or 0.0, slowest.row.transfer_ns or 0.0)
+    return slowest.roof, slowest.row.class_id, known_ns
 
 
 def _may_serve(name: KernelName, j: Judged) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from enum import Enum
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from statistics import median
 from typing import NamedTuple
@@ -78,20 +77,20 @@ class Match(msgspec.Struct, frozen=True):
     measured    of these what the time is of; empty where there is none
     gaps        what keeps them from being of exactly this class
     status      ok; else why there is no time: wrong, failed, timeout, skipped
-    samples_us  every sample, or the median where a source gives nothing else
-    time_us     median of the samples
+    samples_ns  every sample, or the median where a source gives nothing else
+    time_ns     median of the samples
     """
 
     nearest: tuple[Serving, ...] = ()
     measured: tuple[Measurement, ...] = ()
     gaps: tuple[Gap, ...] = ()
     status: str = "ok"
-    samples_us: tuple[float, ...] = ()
-    time_us: float | None = None
+    samples_ns: tuple[float, ...] = ()
+    time_ns: float | None = None
 
     def aside(self) -> Match:
         """The same without its time: the job's own tells more."""
-        return replace(self, measured=(), samples_us=(), time_us=None)
+        return replace(self, measured=(), samples_ns=(), time_ns=None)
 
     @property
     def scaled(self) -> bool:
@@ -194,53 +193,6 @@ class Matcher:
         gaps = chosen[0].gaps
         if self._own:
             gaps = tuple(gap for gap in gaps if gap is Gap.SCALED)
-        samples = tuple(chain.from_iterable(m.times_us for m in measured))
-        return Match(tuple(chosen), measured, gaps, "ok", samples, median(samples))
-
-
-class Reason(Enum):
-    """What keeps a measurement from being of exactly a class, beside a `Gap`."""
-
-    NO_TIME = "no_time"
-    FEWER_RANKS = "fewer_ranks"  # value: ranks measured
-    SMALLER_JOB = "smaller_job"  # value: ranks of the job whose classes were measured
-    ON_HOST = "on_host"
-
-
-class Mark(msgspec.Struct, frozen=True):
-    """One thing that keeps a measurement from being of exactly a class.
-
-    values  of `Gap.NODES_DIFFER` and `Gap.ROOT_DIFFERS` what the measurements have; of a `Reason`
-            as it says
-    """
-
-    of: Gap | Reason
-    values: tuple[int | None, ...] = ()
-    status: str = ""  # of the measurement, for `Reason.NO_TIME`
-
-
-def gap_marks(gaps: Iterable[Gap], measured: Sequence[CollectiveClass]) -> Iterator[Mark]:
-    """Gaps but that of scaling; `measured` are the classes that serve."""
-    for gap in gaps:
-        if gap is Gap.NODES_DIFFER:
-            yield Mark(gap, tuple(sorted({c.nnodes for c in measured if c.nnodes is not None})))
-        elif gap is Gap.ROOT_DIFFERS:
-            yield Mark(gap, tuple(sorted({c.root for c in measured if c.root is not None})))
-        elif gap is not Gap.SCALED:
-            yield Mark(gap)
-
-
-def marks_of(match: Match, row: ClassRow) -> Iterator[Mark]:
-    """What keeps a measurement from being of exactly a class."""
-    if match.status != "ok":
-        yield Mark(Reason.NO_TIME, status=match.status)
-    if not match.nearest:
-        return
-    first = match.nearest[0].measurement
-    if Gap.SCALED in match.gaps and first.nranks != row.nranks:
-        yield Mark(Reason.FEWER_RANKS, (first.nranks,))
-    elif Gap.SCALED in match.gaps:
-        yield Mark(Reason.SMALLER_JOB, (first.scaled_from,))
-    yield from gap_marks(match.gaps, [s.collective_class for s in match.nearest])
-    if any(s.measurement.on_host for s in match.nearest):
-        yield Mark(Reason.ON_HOST)
+        times_us = [us for m in measured for us in m.times_us]
+        samples_ns = tuple(1000 * us for us in times_us)
+        return Match(tuple(chosen), measured, gaps, "ok", samples_ns, 1000 * median(times_us))

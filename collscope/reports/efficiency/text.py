@@ -8,18 +8,25 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec.structs import replace
 
 from collscope.reports.calls.answer import compact_ranges
+from collscope.reports.efficiency.answer import Judgement
 from collscope.reports.efficiency.application_metrics import ApplicationMetric
-from collscope.reports.efficiency.judged_classes import Reached
-from collscope.reports.efficiency.judgement import (
-    Decomposition,
-    JudgedClass,
-    JudgedKernel,
-    Judgement,
-    Uplift,
+from collscope.reports.efficiency.gain import Uplift
+from collscope.reports.efficiency.judged_classes import JudgedClass, Reached
+from collscope.reports.efficiency.profile_kernels import ProfileKernel
+from collscope.reports.efficiency.time_breakdown import Basis, Breakdown
+from collscope.reports.rendering.layout import (
+    NAME,
+    NUMBER,
+    TEXT,
+    Item,
+    Table,
+    cell,
+    percent,
+    scaled,
+    table,
 )
-from collscope.reports.efficiency.judgement_text import speed_up_of
-from collscope.reports.rendering.layout import NAME, NUMBER, TEXT, Item, Table, cell, percent, table
 from collscope.reports.rendering.origin import Origin, origin
+from collscope.reports.rendering.share_words import fraction_words
 from collscope.reports.report.answer import Report
 from collscope.roofline.workload import IMPOSSIBLE
 from collscope.units import count, decimals, format_size
@@ -32,6 +39,15 @@ _NO_RANKS = (
     "Not judged: the measurements lack ranks or sizes. Ingest them into another run with the "
     "ranks (collscope ingest table or csv PATH --ranks N --run NAME)."
 )
+_INSIDE = "not known: contained in the parts below; no kernel times of two ranks or more"
+_BASES = {
+    Basis.IN_JOB: "transfer + waiting in the job, all calls of their classes",
+    Basis.SEEN: "profile's collective kernels, spread over the classes by the kernels that were"
+    " seen",
+    Basis.EXPECTED: "profile's collective kernels, spread over the classes by calls x expected"
+    " time",
+    Basis.ALONE: "times measured alone x calls; the job's own time is not known",
+}
 _MOST_REACHED = 12  # operations in the first lines
 
 
@@ -53,7 +69,7 @@ def gain_sentences(report: Report) -> Iterable[str]:
 
 
 def _without(uplift: Uplift) -> str:
-    return "without any transfer" if uplift.waits_known else "without any collective time"
+    return "without any transfer" if uplift.in_job else "without any collective time"
 
 
 def _at_most(uplift: Uplift) -> str:
@@ -63,7 +79,7 @@ def _at_most(uplift: Uplift) -> str:
 
 def _which(uplift: Uplift, said: Judgement) -> str:
     """The job of an expected gain, where there are several."""
-    return f" of {', '.join(uplift.profiles)}" if len(said.uplifts) > 1 else ""
+    return f" of {', '.join(uplift.fraction.profiles)}" if len(said.uplifts) > 1 else ""
 
 
 def measured_sentences(said: Judgement) -> Iterable[str]:
@@ -100,7 +116,7 @@ def _is_best(one: JudgedClass, row: Reached) -> bool:
 def judgement(report: Report) -> Iterable[str | Item | Table]:
     """Efficiency by class, decomposition, uplift and the application's own figures."""
     said = report.judgement
-    judged = [row for row in said.classes if row.measured_us is not None or row.roof is not None]
+    judged = [row for row in said.classes if row.measured_ns is not None or row.roof is not None]
     if not judged and not said.metrics:
         if any(row.marks for row in said.classes):
             yield f"Not judged: no class has a right result with label {said.label}."
@@ -114,11 +130,11 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         if not report.classes and said.classes_total > len(said.classes):
             more = count(said.classes_total - len(said.classes), "more class", "more classes")
             yield f"{more} not shown (--top 0): the smallest of each operation."
-    if said.decomposition is not None:
-        yield _decomposition_table(said.decomposition)
-        yield f"device s: seconds over all devices. Collective time: {said.decomposition.basis}."
+    if said.breakdown is not None:
+        yield _breakdown_table(said.breakdown)
+        yield f"device s: seconds over all devices. Collective time: {basis_words(said.breakdown)}."
     for uplift in said.uplifts:
-        yield from _uplift(uplift, _which(uplift, said))
+        yield from _uplift(uplift, _which(uplift, said), report)
     if said.kernels:
         yield _kernel_table(said.kernels)
         yield (
@@ -127,7 +143,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         )
         yield from (
             f"Largest message of a kernel: {source}."
-            for source in dict.fromkeys(k.served_by for k in said.kernels)
+            for source in dict.fromkeys(map(largest_message, said.kernels))
         )
     if said.metrics:
         yield _metric_table(said.metrics)
@@ -161,12 +177,12 @@ def class_origin(row: JudgedClass, label: str | None) -> Origin | None:
 def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Table]:
     origins = [class_origin(row, said.label) for row in rows]
     label = f" with label {said.label}" if said.label else ""
-    roofs = {row.roof for row in rows if row.roof}
+    roofs = {row.roof.name for row in rows if row.roof}
     if any(row.calls for row in rows):
         cells = (_class_cells(row) for row in rows)
         yield _without_the_only_roof(table(_CLASS_COLUMNS, cells, origins), roofs)
         guessed = any(
-            row.time_share is not None and row.measured_us is None and not row.kernel_us
+            row.time_share is not None and row.measured_ns is None and not row.kernel_ns
             for row in rows
         )
         at_roof = ", where a class without a time has that of its ceiling" if guessed else ""
@@ -190,8 +206,8 @@ def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Tab
     ranges = [
         f"class {row.class_id} {slow:.4g} to {fast:.4g}"
         for row in rows
-        if row.roof_range_gbps is not None
-        for slow, fast in [row.roof_range_gbps]
+        if row.roof is not None and row.roof.range_gbps is not None
+        for slow, fast in [row.roof.range_gbps]
     ]
     if ranges:
         yield f"range of reachable, GB/s: {'; '.join(ranges)}."
@@ -200,7 +216,10 @@ def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Tab
         compared = [row for row in rows if row.contention is not None]
         yield table(
             [*names, ("in the job / alone", NUMBER)],
-            ((row.class_id, row.transfer_us, row.wait_us, row.contention) for row in compared),
+            (
+                (r.class_id, scaled(r.transfer_ns, 1e3), scaled(r.wait_ns, 1e3), r.contention)
+                for r in compared
+            ),
             (class_origin(row, said.label) for row in compared),
         )
     yield from _remarks(rows)
@@ -215,18 +234,30 @@ def _without_the_only_roof(found: Table, roofs: Collection[str]) -> Table:
 
 def _class_cells(row: JudgedClass) -> tuple[object, ...]:
     return (
-        *_name_cells(row), row.calls, row.measured_us, row.busbw_gbps, row.roof_gbps,
-        row.limit_gbps, _one(row.efficiency), row.regime, percent(row.time_share),
-        row.recoverable_s, row.roof,
+        *_name_cells(row), row.calls, *_speed_cells(row), percent(row.time_share),
+        scaled(row.recoverable_ns, 1e9), row.roof and row.roof.name,
     )  # fmt: skip
 
 
 def _measured_cells(row: JudgedClass) -> tuple[object, ...]:
     kind = " ".join(text for text in (row.datatype, row.redop) if text)
     return (
-        *_name_cells(row), kind or None, row.in_place, row.measured_us, row.busbw_gbps,
-        row.roof_gbps, row.limit_gbps, _one(row.efficiency), row.regime, row.roof,
+        *_name_cells(row), kind or None, row.in_place, *_speed_cells(row),
+        row.roof and row.roof.name,
     )  # fmt: skip
+
+
+def _speed_cells(row: JudgedClass) -> tuple[object, ...]:
+    """Time, rate, what is reachable, limit, efficiency and regime."""
+    return (
+        scaled(row.measured_ns, 1e3), row.busbw_gbps, *ceilings(row), _one(row.efficiency),
+        row.regime,
+    )  # fmt: skip
+
+
+def ceilings(row: JudgedClass) -> tuple[float | None, float | None]:
+    """What is reachable and the limit, GB/s."""
+    return (None, None) if row.roof is None else (row.roof.busbw_gbps, row.roof.limit_gbps)
 
 
 def _name_cells(row: JudgedClass) -> tuple[object, ...]:
@@ -240,20 +271,49 @@ def _remarks(rows: Sequence[JudgedClass]) -> Iterable[str]:
     about: dict[str, list[int]] = defaultdict(list)
     for row in rows:
         marks = (mark.text for mark in row.marks)
-        for text in (*marks, *row.roof_assumptions, *((row.why,) if row.why else ())):
+        assumed = () if row.roof is None else row.roof.assumptions
+        for text in (*marks, *assumed, *((row.why,) if row.why else ())):
             about[text].append(row.class_id)
     for text, ids in about.items():
         which = "every class" if len(ids) == len(rows) else f"class {compact_ranges(ids)}"
         yield f"{which}: {text.rstrip('.')}."
 
 
-def _decomposition_table(found: Decomposition) -> Table:
+def basis_words(found: Breakdown) -> str:
+    """What the collective time of a run is of."""
+    left = ""
+    if found.left_out:
+        left = f"; {count(found.left_out, 'class', 'classes')} without kernel times left out"
+    return _BASES[found.basis] + left
+
+
+def _breakdown_table(found: Breakdown) -> Table:
     columns = [("part", TEXT), ("device s", NUMBER), ("%", NUMBER), ("from", TEXT)]
-    rows = [(p.name, p.device_s, percent(p.share), p.basis) for p in found.parts]
-    return table(columns, [*rows, ("collective time", found.device_s, "100.00", None)])
+    whole = found.device_ns
+    rows = [
+        (name, scaled(ns, 1e9), percent(None if ns is None or not whole else ns / whole), why)
+        for name, ns, why in _parts(found)
+    ]
+    return table(columns, [*rows, ("collective time", whole / 1e9, "100.00", None)])
 
 
-def _uplift(found: Uplift, which: str) -> Iterable[str | Item]:
+def _parts(found: Breakdown) -> Iterable[tuple[str, float | None, str]]:
+    """Name, ns, and what they were computed from or why they are not known."""
+    in_job = found.basis is Basis.IN_JOB
+    no_roof = "not known: no roof (--system NAME, or --system fit)"
+    if found.roofs:
+        no_roof = "not known: nothing measured on GPUs (collscope replay, collscope ingest csv)"
+    contention = "not known: no replay; contained in tunable" if in_job else _INSIDE
+    if found.compared:
+        contention = "transfer in the job - measured alone"
+    yield "wait", found.wait_ns, "kernel before the last rank came" if in_job else _INSIDE
+    yield "contention", found.contention_ns, contention
+    yield "tunable", found.tunable_ns, no_roof if found.tunable_ns is None else "measured - roof"
+    yield "roof", found.roof_ns, no_roof if found.roof_ns is None else "roof x calls"
+    yield "unjudged", found.unjudged_ns, "classes without a measurement or a roof"
+
+
+def _uplift(found: Uplift, which: str, report: Report) -> Iterable[str | Item]:
     lines = [
         f"saved: {100 * found.saved:.2f} points of the time; {100 * found.judged:.1f} % of the "
         f"collective time is judged; {_gain(found.gain_if_alike)} if the rest is just as efficient",
@@ -264,16 +324,23 @@ def _uplift(found: Uplift, which: str) -> Iterable[str | Item]:
             " skewed kernels (transfers at the roof, or three times slower)"
         )
     free = "if transfers took no time, with the waiting and the compute of now"
-    if not found.waits_known:
+    if not found.in_job:
         free = "if collectives took no time, with the compute of now"
     lines.append(f"ceiling: {_at_most(found)} {free}")
-    lines.append(f"denominator: {found.denominator}")
+    lines.append(f"denominator: {fraction_words(found.fraction, report.shares)}")
     lines += [f"assumed: {note.text}" for note in found.assumptions]
     head = f"Expected gain of the whole job{which}: {''.join(gain_words(found))}."
     yield Item(head, tuple(f"{line}." for line in lines))
 
 
-def _kernel_table(rows: Sequence[JudgedKernel]) -> Table:
+def largest_message(kernel: ProfileKernel) -> str:
+    """Where the largest message comes from that a kernel can serve."""
+    if kernel.served_class is None:
+        return "RCCL's stock MSCCL algorithms (not valid with other algorithm files)"
+    return f"class {kernel.served_class}, the largest"
+
+
+def _kernel_table(rows: Sequence[ProfileKernel]) -> Table:
     columns = [
         ("kernel of the profile", NAME), ("% GPU time", NUMBER), ("mean us", NUMBER),
         ("largest message", NUMBER), ("roof us", NUMBER), ("mean / roof", NUMBER), ("", TEXT),
@@ -282,8 +349,9 @@ def _kernel_table(rows: Sequence[JudgedKernel]) -> Table:
         columns,
         (
             (
-                k.name, percent(k.share), k.mean_us, format_size(k.served_bytes), k.roof_us,
-                k.mean_us / k.roof_us if k.skewed else None, "waits" if k.skewed else "",
+                k.name, percent(k.share), k.mean_ns / 1000, format_size(k.served_bytes),
+                k.roof_ns / 1000, k.mean_ns / k.roof_ns if k.skewed else None,
+                "waits" if k.skewed else "",
             )
             for k in rows
         ),
@@ -320,6 +388,17 @@ def _metric_words(rows: Sequence[ApplicationMetric]) -> Iterable[str]:
     )
     for text in dict.fromkeys(filter(None, map(speed_up_of, rows))):
         yield f"Speed-up of collectives: {text}."
+
+
+def speed_up_of(metric: ApplicationMetric) -> str | None:
+    """Which collectives the speed-up beside a figure is of."""
+    of = metric.speed_up_of
+    if of is None:
+        return None
+    if isinstance(of, int):
+        return f"the run's calls, {count(of, 'class', 'classes')}"
+    size, ranks = format_size(of.size_bytes or 0), count(of.nranks, "rank")
+    return f"{of.op.value} of {size} on {ranks}, the largest measured"
 
 
 def _predicted(row: ApplicationMetric) -> str | None:

@@ -15,7 +15,7 @@ from collscope.ingest.match import reading, require_run
 from collscope.model import CollectiveClass
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.coverage.answer import traced_gpus
-from collscope.reports.efficiency.serving import Mark
+from collscope.reports.efficiency.marks import Mark
 from collscope.reports.predict.new_times import Times, TimesFrom, label_times, roof_times
 from collscope.reports.waiting.traced_run import TracedRun, read_facts, read_traced_run
 from collscope.roofline.gpu_models import OtherGpus

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from collscope.model.note import Note
 from collscope.model.profile import other_profilers
+from collscope.reports.efficiency.marks import mark_words
 from collscope.reports.predict.answer import Basis, PredictionReport
 from collscope.reports.rendering.class_words import inferred_groups
-from collscope.reports.rendering.mark_words import mark_words
 from collscope.timeline.records import Knowledge
 from collscope.timeline.tolerances import SLOWDOWN_PRIOR
 from collscope.units import count

@@ -15,7 +15,8 @@ from collscope.errors import InputError, NoVerdictError
 from collscope.model import CollectiveClass, Measurement
 from collscope.reports.calls.answer import ClassRow, class_rows, read_call_totals
 from collscope.reports.efficiency.judged_classes import judge_classes
-from collscope.reports.efficiency.serving import Mark, Matcher, gap_marks, marks_of
+from collscope.reports.efficiency.marks import Mark, gap_marks, marks_of
+from collscope.reports.efficiency.serving import Matcher
 from collscope.reports.waiting.answer import TimelineReport
 from collscope.reports.waiting.traced_run import read_traced_run
 from collscope.roofline.chosen import make_roofs
@@ -114,10 +115,10 @@ def _measured(
     for key, row in rows.items():
         match = matcher.match(row)
         wrong += match is not None and not match.measured
-        if match is None or match.time_us is None or match.scaled:
+        if match is None or match.time_ns is None or match.scaled:
             continue
-        low, high = np.percentile(match.samples_us, (5, 95)) * 1000
-        found[key] = NewTime(match.time_us * 1000, float(low), float(high))
+        low, high = np.percentile(match.samples_ns, (5, 95))
+        found[key] = NewTime(match.time_ns, float(low), float(high))
         marks.update(marks_of(match, row))
     return Times(origin, found, wrong, dict(marks))
 
@@ -170,6 +171,6 @@ def roof_times(system: str, rows: Mapping[CollectiveClass, ClassRow], gpus: Iter
     for key, row in rows.items():
         (judged,) = judge_classes([row], Matcher(()), roofs, None)
         if judged.roof is not None:
-            found[key] = NewTime(judged.roof.time_us * 1000, bound=True)
+            found[key] = NewTime(judged.roof.time_ns, bound=True)
     origin = TimesFrom("system", system) if roofs is None else TimesFrom("ceiling", roofs.name)
     return Times(origin, found, other_gpus=None if roofs is None else roofs.other_gpus(gpus))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from collscope.reports.efficiency.time_breakdown import Fraction
 from collscope.reports.share.answer import HOST_FUNCTIONS, Bound, Share, Whole, hidden_percent
 from collscope.units import count
 
@@ -23,6 +24,16 @@ def denominator(share: Share) -> str:
         Whole.PRINTED: f"the profile's own total; {rows} present",
         Whole.PRINTED_WITH_COPIES: f"the profile's own total, kernels and copies; {rows} pasted",
     }[share.whole]
+
+
+def fraction_words(fraction: Fraction, shares: Sequence[Share]) -> str:
+    """What the collective share of a job's time is of; `shares` are those of the run."""
+    if fraction.ranks is not None:
+        warm_up = ", warm-up left out" * fraction.warm_up
+        return f"wall time of {count(fraction.ranks, 'traced rank')}{warm_up}"
+    if len(fraction.profiles) > 1:
+        return f"all kernels and copies of {len(fraction.profiles)} profiles together"
+    return next(denominator(share) for share in shares if share.source in fraction.profiles)
 
 
 def percent_words(share: Share) -> str:

@@ -46,8 +46,9 @@ def render_planned(
 
 
 def _row(row: PlannedClass) -> tuple[object, ...]:
+    c = row.planned
     return (
-        row.id, row.plan_id, row.op, row.shape, row.datatype, row.redop, row.in_place, row.nranks,
-        row.comms, format_size(row.size_bytes), row.calls, percent(row.share),
-        format_size(row.send_bytes + row.recv_bytes),
+        row.id, row.plan_id, c.op.value, c.shape, c.datatype.value, c.redop and c.redop.value,
+        c.in_place, row.nranks, len(c.comms), format_size(row.size_bytes), c.calls,
+        percent(row.share), format_size(row.send_bytes + row.recv_bytes),
     )  # fmt: skip

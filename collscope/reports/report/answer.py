@@ -14,7 +14,7 @@ import msgspec
 
 from collscope.reports.calls.answer import ClassRow, CommunicatorRow, Histogram
 from collscope.reports.coverage.answer import Coverage, Header
-from collscope.reports.efficiency.judgement import Judgement
+from collscope.reports.efficiency.answer import Judgement
 from collscope.reports.fabric.answer import FactRow, SettingRow, TransportRow
 from collscope.reports.share.answer import Share
 from collscope.reports.verdict.answer import StepSummary, VerdictEntry

@@ -17,8 +17,7 @@ from collscope.reports.calls.answer import (
 from collscope.reports.coverage.answer import read_coverage, read_header
 from collscope.reports.coverage.text import find_gaps
 from collscope.reports.efficiency.answer import efficiency_of
-from collscope.reports.efficiency.judgement import JudgedClass
-from collscope.reports.efficiency.judgement_text import judgement_of
+from collscope.reports.efficiency.judged_classes import JudgedClass
 from collscope.reports.fabric.answer import read_facts, read_settings, read_transports
 from collscope.reports.report.answer import Report
 from collscope.reports.report.findings import find
@@ -67,7 +66,7 @@ def build_report(
         transports=transports,
         settings=read_settings(connection, run),
         facts=read_facts(connection, run),
-        judgement=judgement_of(efficiency_of(connection, run, classes, shares, (system, label))),
+        judgement=efficiency_of(connection, run, classes, shares, (system, label)),
         timeline=TimelineReport.read(connection, run),
         findings=(),
         coverage=read_coverage(connection, run, totals, communicators),

@@ -7,24 +7,29 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from collscope.reports.calls.answer import ClassRow
-from collscope.reports.efficiency.judgement import JudgedClass
-from collscope.reports.efficiency.judgement_text import speed_up_of
+from collscope.reports.efficiency.judged_classes import JudgedClass
+from collscope.reports.efficiency.text import speed_up_of
 from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import in_format
+from collscope.reports.rendering.layout import scaled
 from collscope.reports.rendering.share_words import denominator
 from collscope.reports.report.answer import Report
 from collscope.reports.report.text import sections
+from collscope.roofline.workload import RoofAt
 
 if TYPE_CHECKING:
     from collscope.reports.rendering.page import Extras
 
 _CLASS_COLUMNS = ClassRow.__struct_fields__
+_ROOF_COLUMNS = (
+    "roof", "roof_us", "roof_low_us", "roof_high_us", "roof_gbps", "limit_gbps", "by_rings_us",
+    "roof_assumed", "roof_assumptions",
+)  # fmt: skip
 # What the judgement adds; its times in the job stand among the columns of the class, in ns.
-_JUDGED_COLUMNS = tuple(
-    name
-    for name in JudgedClass.__struct_fields__
-    if name not in (*_CLASS_COLUMNS, "transfer_us", "wait_us")
-)
+_JUDGED_COLUMNS = (
+    "measured_us", "samples", "busbw_gbps", "marks", "kernel_us", "contention", *_ROOF_COLUMNS,
+    "efficiency", "why", "regime", "time_share", "recoverable_s", "choice",
+)  # fmt: skip
 
 
 def render(report: Report, fmt: str, extras: Extras | None = None, *, wide: bool = False) -> str:
@@ -46,20 +51,6 @@ def render(report: Report, fmt: str, extras: Extras | None = None, *, wide: bool
         None if extras is None else lambda: extras,
         wide=wide,
     )
-
-
-class _Shown(Report, frozen=True, kw_only=True):
-    """A report that a notebook shows as its page."""
-
-    def _repr_html_(self) -> str:
-        from collscope.reports.rendering.page import framed  # noqa: PLC0415 - for notebooks alone
-
-        return framed(render(self, "html"))
-
-
-def shown(report: Report) -> Report:
-    """The report, as a page in notebooks; without the drawings that need the store."""
-    return _Shown(**{name: getattr(report, name) for name in report.__struct_fields__})
 
 
 def _record(report: Report) -> dict[str, Any]:
@@ -88,8 +79,26 @@ def _csv(report: Report) -> str:
         (
             (
                 *(getattr(row, name, None) for name in _CLASS_COLUMNS),
-                *(getattr(judged[row.class_id], name) for name in _JUDGED_COLUMNS),
+                *_judged_cells(judged[row.class_id]),
             )
             for row in rows
         ),
     )
+
+
+def _judged_cells(row: JudgedClass) -> tuple[object, ...]:
+    return (
+        scaled(row.measured_ns, 1e3), row.samples, row.busbw_gbps, row.marks,
+        scaled(row.kernel_ns, 1e3), row.contention, *_roof_cells(row.roof), row.efficiency, row.why,
+        row.regime, row.time_share, scaled(row.recoverable_ns, 1e9), row.choice,
+    )  # fmt: skip
+
+
+def _roof_cells(roof: RoofAt | None) -> tuple[object, ...]:
+    if roof is None:
+        return (*(None,) * (len(_ROOF_COLUMNS) - 1), ())
+    return (
+        roof.name, roof.time_ns / 1e3, roof.time_low_ns / 1e3, roof.time_high_ns / 1e3,
+        roof.busbw_gbps, roof.limit_gbps, scaled(roof.by_rings_ns, 1e3), roof.assumed,
+        roof.assumptions,
+    )  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.calls.page import sizes_figure
 from collscope.reports.coverage.text import NO_SIZES, TELL_SIZES
-from collscope.reports.efficiency.judgement import JudgedClass
+from collscope.reports.efficiency.judged_classes import JudgedClass
 from collscope.reports.efficiency.page import bars_figure, classes_figure, curve_figures
 from collscope.reports.efficiency.text import gain_words
 from collscope.reports.rendering.origin import origin, query
@@ -64,7 +64,7 @@ def _facts(report: Report) -> Iterable[Fact]:
         yield _late(report)
     for uplift in report.judgement.uplifts:
         gain, between = gain_words(uplift)
-        of = f"; {', '.join(uplift.profiles)}" if len(report.judgement.uplifts) > 1 else ""
+        of = f"; {', '.join(uplift.fraction.profiles)}" if len(report.judgement.uplifts) > 1 else ""
         yield Fact("The job would be faster by", gain,
                    f"if every measured class reached its ceiling{between}{of}",
                    "Efficiency and gain")  # fmt: skip
@@ -104,7 +104,7 @@ def _worst(report: Report) -> Iterable[Fact]:
     """The class with most of the time, and the one with most to win where it is another."""
     judged, run = report.judgement.classes, report.header.run
     top = max((r for r in judged if r.time_share), key=lambda r: r.time_share or 0.0, default=None)
-    won = [r for r in judged if r.efficiency is not None and r.recoverable_s]
+    won = [r for r in judged if r.efficiency is not None and r.recoverable_ns]
     far = [r for r in judged if r.efficiency is not None and r.efficiency < 1]
     worst = next(iter(won or sorted(far, key=lambda r: r.efficiency or 0.0)), None)
     if top is not None:
@@ -134,9 +134,9 @@ def _class_words(row: JudgedClass | ClassRow) -> str:
 
 def _waits(row: JudgedClass) -> str:
     """How much of a class's time is waiting, in brackets; empty where it is not known."""
-    if row.wait_us is None or not row.transfer_us:
+    if row.wait_ns is None or not row.transfer_ns:
         return ""
-    return f" ({100 * row.wait_us / (row.wait_us + row.transfer_us):.0f} % of that is waiting)"
+    return f" ({100 * row.wait_ns / (row.wait_ns + row.transfer_ns):.0f} % of that is waiting)"
 
 
 def _reached(row: JudgedClass) -> str:
@@ -146,8 +146,8 @@ def _reached(row: JudgedClass) -> str:
     if row.efficiency >= 1:
         return ", transfers at the reachable ceiling"
     rates = (
-        f" ({figure(row.busbw_gbps, 4)} of {figure(row.roof_gbps, 4)} GB/s)"
-        if row.busbw_gbps and row.roof_gbps else ""
+        f" ({figure(row.busbw_gbps, 4)} of {figure(row.roof.busbw_gbps, 4)} GB/s)"
+        if row.busbw_gbps and row.roof else ""
     )  # fmt: skip
     return f", transfers at {100 * row.efficiency:.0f} % of reachable{rates}"
 

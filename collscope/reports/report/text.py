@@ -143,9 +143,9 @@ def _share_answer(report: Report) -> Iterable[str]:
 
 
 def _bound_is_unsure(report: Report) -> bool:
-    """Kernels are missing from the traces, or no collective of several ranks is known as one."""
+    """Rows of the traces are missing or doubtful, or no collective of several ranks is known."""
     codes = {row.code for row in report.coverage.diagnostics}
-    return bool(codes & {"kernels_lost", "no_collective"})
+    return bool(codes & {"kernels_lost", "idle_while_queued", "no_collective"})
 
 
 def _together(shares: Sequence[Share], whole: str, unsure: bool) -> str:

@@ -155,7 +155,7 @@ def _rows(found: Tuning) -> Table:
         [("operation", TEXT), ("from", NUMBER), ("to", NUMBER), ("algorithm", TEXT),
          ("protocol", TEXT), ("channels", NUMBER), ("ranks", NUMBER), ("nodes", NUMBER)],
         [
-            (r.op, format_size(r.min_bytes),
+            (r.op.value, format_size(r.min_bytes),
              None if r.max_bytes is None else format_size(r.max_bytes), r.algorithm, r.protocol,
              r.channels, r.nranks, r.nnodes)
             for r in found.rows

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collscope.timeline.step_causes.records import Cause
 
 _TRACES = "SELECT COUNT(*) FROM traces WHERE run = ? AND used"
+_QUEUED = "SELECT 1 FROM diagnostics WHERE run = ? AND code = 'idle_while_queued'"
 _DEFAULT_DB, _DEFAULT_RUN = "collscope.db", "main"
 CODES = (
     "late_host", "extra_work", "slow_gpu", "uneven_work", "blocking_sync", "small_calls",
@@ -69,7 +70,8 @@ class StepSummary(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """The causes of a run's long steps.
 
-    unknown  why nothing can be said: no_traces, no_steps, contradiction; None: it can
+    unknown  why nothing can be said: no_traces, no_steps, contradiction, idle_while_queued; None:
+             it can
     """
 
     step: StepSummary
@@ -121,6 +123,8 @@ def find_answer(
     if most is not None:
         percent = 100 * kinds[most] / max(1.0, sum(kinds.values()))
         step = replace(step, bound=most, bound_percent=percent)
+    if not found.causes and connection.execute(_QUEUED, (run,)).fetchone():
+        return Answer(step, unknown="idle_while_queued")
     return Answer(replace(step, recorded_ms=found.step_ns / 1e6), found.causes)
 
 

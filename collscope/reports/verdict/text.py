@@ -15,6 +15,11 @@ _UNKNOWN = {
         "trace on the traces.",
     ),
     "no_steps": ("The traces hold no whole step that recurs.", _ONE_STEP),
+    "idle_while_queued": (
+        "A GPU runs nothing for long although its next kernel has been launched: rows are missing "
+        "or too short, or another process uses the GPU.",
+        "See with nvidia-smi who else uses the GPU; else trace the job again.",
+    ),
     "contradiction": ("The traces contradict themselves.", "Trace the job again."),
 }  # fmt: skip
 _BOUND = {

@@ -56,6 +56,10 @@ _LOST = """
 SELECT TOTAL(count) FROM diagnostics WHERE run = ? AND code = 'kernels_lost'
 """
 
+_QUEUED = """
+SELECT MIN(message) FROM diagnostics WHERE run = ? AND code = 'idle_while_queued'
+"""
+
 _STEPS = """
 SELECT rank, COUNT(*), AVG(duration_ns), MIN(duration_ns), MAX(duration_ns), step_from
 FROM steps WHERE run = ? GROUP BY rank ORDER BY rank
@@ -211,6 +215,7 @@ class TimelineReport(msgspec.Struct, frozen=True):
     warm_up_calls: int = 0  # left out of all sums
     warm_up_longest_ns: int = 0  # of their kernels
     kernels_lost: int = 0  # launched in the traces, which do not hold them
+    queued: str | None = None  # why idle time is doubtful: work was launched and did not run
     # Contradictions in the traces for which times or steps are not known; the most frequent first.
     withheld: tuple[Withheld, ...] = ()
     # profiled periods or jobs that were read together, this run's among them; empty: only this one
@@ -243,6 +248,7 @@ class TimelineReport(msgspec.Struct, frozen=True):
             warm_up_calls=warm_up,
             warm_up_longest_ns=longest or 0,
             kernels_lost=int(connection.execute(_LOST, (run,)).fetchone()[0]),
+            queued=connection.execute(_QUEUED, (run,)).fetchone()[0],
             withheld=read_withheld(connection, run),
             cut=tuple(rank for (rank,) in connection.execute(_CUT, (run,))),
             periods=read_periods(connection, run),

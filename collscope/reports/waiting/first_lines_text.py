@@ -58,6 +58,8 @@ def share_of_time_sentence(said: TimelineReport) -> Iterable[str]:
                 f"These shares are not sure: the traces lack {count(said.kernels_lost, 'kernel')} "
                 "that they show being launched, so the GPU idles less and computes more."
             )
+        if said.queued:
+            yield f"These shares are not sure: {said.queued}."
 
 
 def withheld_sentences(said: TimelineReport) -> Iterable[str]:
