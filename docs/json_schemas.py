@@ -30,13 +30,13 @@ DOCUMENTS = {
     ),
     "check": (
         "collscope.reports.check.answer.Check",
-        "What `collscope check --format json` prints. Units are in the names: _us "
-        "microseconds, _bytes bytes, _gbps GB/s with GB = 1e9 bytes. null: not known.",
+        "What `collscope check --format json` prints. Units are in the names: _ns "
+        "nanoseconds, _bytes bytes, _gbps GB/s with GB = 1e9 bytes. null: not known.",
     ),
     "compare": (
         "collscope.reports.compare.answer.Comparison",
-        "What `collscope compare --format json` prints. Units are in the names: _us "
-        "microseconds, _bytes bytes, _gbps GB/s with GB = 1e9 bytes. null: not known.",
+        "What `collscope compare --format json` prints. Units are in the names: _ns "
+        "nanoseconds, _bytes bytes, _gbps GB/s with GB = 1e9 bytes. null: not known.",
     ),
     "explain": (
         "collscope.reports.explain.answer.Explained",
@@ -73,7 +73,7 @@ DOCUMENTS = {
     "predict": (
         "collscope.reports.predict.answer.PredictionReport",
         "What `collscope predict --format json` prints. A step's time before and after. "
-        "Times in us; gains are ratios of step times, minus one. null: not known.",
+        "Times in ns; gains are ratios of step times, minus one. null: not known.",
     ),
     "report": (
         "collscope.reports.report.answer.Report",
@@ -83,8 +83,8 @@ DOCUMENTS = {
     ),
     "roofline": (
         "collscope.reports.roofline.answer.Roofline",
-        "What `collscope roofline --format json` prints. Units are in the names: _us "
-        "microseconds, _bytes bytes, _gbps GB/s of one direction with GB = 1e9 bytes. null:"
+        "What `collscope roofline --format json` prints. Units are in the names: _ns "
+        "nanoseconds, _bytes bytes, _gbps GB/s of one direction with GB = 1e9 bytes. null:"
         " not known, or does not apply.",
     ),
     "tune": (

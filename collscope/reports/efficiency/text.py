@@ -271,7 +271,7 @@ def _remarks(rows: Sequence[JudgedClass]) -> Iterable[str]:
     about: dict[str, list[int]] = defaultdict(list)
     for row in rows:
         marks = (mark.text for mark in row.marks)
-        assumed = () if row.roof is None else row.roof.assumptions
+        assumed = () if row.roof is None else (note.text for note in row.roof.assumptions)
         for text in (*marks, *assumed, *((row.why,) if row.why else ())):
             about[text].append(row.class_id)
     for text, ids in about.items():

@@ -33,7 +33,7 @@ def render_interference(found: InterferenceReport, fmt: str) -> str:
     return in_format(
         fmt,
         in_words(found, failed=failed),
-        lambda: records_csv(InterferenceRow, found.rows),
+        lambda: records_csv(InterferenceRow.__struct_fields__, found.rows),
         lambda: ("collscope bench interference", _sections(found, failed)),
         lambda: _extras(found),
     )

@@ -36,7 +36,7 @@ def render_copies(found: CopyReport, fmt: str) -> str:
     return in_format(
         fmt,
         found,
-        lambda: records_csv(CopyRow, found.rows),
+        lambda: records_csv(CopyRow.__struct_fields__, found.rows),
         lambda: ("collscope bench memcpy", sections(found)),
     )
 

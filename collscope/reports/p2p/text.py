@@ -44,7 +44,7 @@ def render_p2p(found: P2p, fmt: str) -> str:
     return in_format(
         fmt,
         in_words(found, notices=notice_notes(found)),
-        lambda: records_csv(PairRow, found.rows),
+        lambda: records_csv(PairRow.__struct_fields__, found.rows),
         lambda: ("collscope bench p2p", _sections(found, notices)),
         lambda: _extras(found),
     )
