@@ -26,7 +26,7 @@ DOCUMENTS = {
     "allreduce-wrapper": (
         "collscope.whatif.wrapper.WrapperTables",
         "What `collscope bench allreduce-wrapper --format json` prints. Units are in the "
-        "names: _us microseconds, _bytes bytes. null: not known, or does not apply.",
+        "names: _ns nanoseconds, _bytes bytes. null: not known, or does not apply.",
     ),
     "check": (
         "collscope.reports.check.answer.Check",
@@ -45,29 +45,29 @@ DOCUMENTS = {
     ),
     "fusion": (
         "collscope.whatif.records.Fusion",
-        "What `collscope whatif fusion --format json` prints. Units are in the names: _us "
-        "microseconds, _bytes bytes. null: not known, or does not apply.",
+        "What `collscope whatif fusion --format json` prints. Units are in the names: _ns "
+        "nanoseconds, _bytes bytes. null: not known, or does not apply.",
     ),
     "interference": (
         "collscope.reports.interference.answer.InterferenceReport",
         "What `collscope bench interference --format json` prints. Ratios are of "
-        "performance, 1 is undisturbed; _us microseconds, _bytes bytes, _gbps 1e9 bytes per"
+        "performance, 1 is undisturbed; _ns nanoseconds, _bytes bytes, _gbps 1e9 bytes per"
         " second. null: not known, or does not apply.",
     ),
     "memcpy": (
         "collscope.reports.memcpy.answer.CopyReport",
-        "What `collscope bench memcpy --format json` prints. Units are in the names: _us "
-        "microseconds, _bytes bytes, _gbps GB/s. null: not known, or does not apply.",
+        "What `collscope bench memcpy --format json` prints. Units are in the names: _ns "
+        "nanoseconds, _bytes bytes, _gbps GB/s. null: not known, or does not apply.",
     ),
     "msccl": (
         "collscope.reports.msccl.answer.MscclReport",
-        "What `collscope msccl --format json` prints. Units are in the names: _us "
-        "microseconds, _bytes bytes. null: not known, or does not apply.",
+        "What `collscope msccl --format json` prints. Units are in the names: _ns "
+        "nanoseconds, _bytes bytes. null: not known, or does not apply.",
     ),
     "p2p": (
         "collscope.reports.p2p.answer.P2p",
-        "What `collscope bench p2p --format json` prints. Units are in the names: _us "
-        "microseconds, _bytes bytes, _gbps 1e9 bytes per second. null: not known, or does "
+        "What `collscope bench p2p --format json` prints. Units are in the names: _ns "
+        "nanoseconds, _bytes bytes, _gbps 1e9 bytes per second. null: not known, or does "
         "not apply.",
     ),
     "predict": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from collscope.roofline.fit import REACH
-from collscope.units import format_size
+from collscope.units import format_size, in_ns
 from collscope.whatif.policies import Bucket
 from collscope.whatif.predict import interval, line_us, slope, step_us
 from collscope.whatif.recommend import bucket_cap_mb, choose
@@ -82,13 +82,15 @@ def row_of(
         buckets=len(sizes),
         smallest_bytes=min(sizes),
         largest_bytes=max(sizes),
-        time_us=time_us,
-        low_us=None if spread is None or time_us is None else min(spread[0], time_us),
-        high_us=None if spread is None or time_us is None else max(spread[1], time_us),
-        exposed_us=(
-            None if production is None or time_us is None else max(0.0, time_us - production.end_us)
+        time_ns=in_ns(time_us),
+        low_ns=None if spread is None or time_us is None else 1000 * min(spread[0], time_us),
+        high_ns=None if spread is None or time_us is None else 1000 * max(spread[1], time_us),
+        exposed_ns=(
+            None
+            if production is None or time_us is None
+            else 1000 * max(0.0, time_us - production.end_us)
         ),
-        line_us=None if line is None else line_us(buckets, line),
+        line_ns=None if line is None else 1000 * line_us(buckets, line),
         extrapolated=0 if times is None else times.outside(sizes),
         sizes_bytes=sizes,
     )
@@ -125,7 +127,7 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument per origin of the answer'
         measured=interpolation_error is None,
         interpolation_error=interpolation_error,
         production=None if production is None else production.source,
-        backward_us=None if production is None else production.end_us,
+        backward_ns=None if production is None else 1000 * production.end_us,
         present_name=job.present_name,
         present=present,
         rows=rows,
@@ -136,11 +138,11 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument per origin of the answer'
 
 
 def _per_bucket(rows: Sequence[FusionRow]) -> PerBucket | None:
-    timed = [(row.buckets, row.time_us) for row in rows if row.time_us is not None]
+    timed = [(row.buckets, row.time_ns / 1000) for row in rows if row.time_ns is not None]
     line = slope([n for n, _ in timed], [t for _, t in timed])
     if line is None or line.per_bucket_us <= 0 or line.r_squared < _LEAST_R_SQUARED:
         return None  # the sizes of the buckets decide, not how many there are
-    return PerBucket(line.per_bucket_us, line.rest_us, line.r_squared)
+    return PerBucket(1000 * line.per_bucket_us, 1000 * line.rest_us, line.r_squared)
 
 
 def _recommended(
@@ -164,7 +166,7 @@ def _recommended(
 
 
 def _outside(rows: Sequence[FusionRow]) -> tuple[str, ...]:
-    worst = max((row.extrapolated for row in rows if row.time_us is not None), default=0)
+    worst = max((row.extrapolated for row in rows if row.time_ns is not None), default=0)
     if not worst:
         return ()
     return (

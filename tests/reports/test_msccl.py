@@ -234,9 +234,9 @@ def test_cost_is_the_sum_of_its_parts() -> None:
     structure = structure_of(found)
     cost = Costs(system).cost(found, structure, load_of(found, structure, 8), 8_000_000)
     rate = 450 * system.fabric.usable.value
-    assert (cost.base_us, cost.hops_us) == (8.4, pytest.approx(14 * 3.4))
-    assert cost.transfer_us == pytest.approx(1.75 * 8000 / rate)
-    assert cost.time_us == pytest.approx(8.4 + 14 * 3.4 + 1.75 * 8000 / rate)
+    assert (cost.base_ns, cost.hops_ns) == (8400, pytest.approx(14 * 3400))
+    assert cost.transfer_ns == pytest.approx(1.75 * 8e6 / rate)
+    assert cost.time_ns == pytest.approx(8400 + 14 * 3400 + 1.75 * 8e6 / rate)
 
 
 def test_protocols_carry_flags() -> None:
@@ -246,8 +246,8 @@ def test_protocols_carry_flags() -> None:
         found = algorithm(all_pairs_all_gather(8, proto=protocol))
         structure = structure_of(found)
         times[protocol] = costs.cost(found, structure, load_of(found, structure, 8), 1 << 20)
-    assert times["LL"].transfer_us == pytest.approx(2 * times["Simple"].transfer_us)
-    assert times["LL128"].transfer_us == pytest.approx(128 / 120 * times["Simple"].transfer_us)
+    assert times["LL"].transfer_ns == pytest.approx(2 * times["Simple"].transfer_ns)
+    assert times["LL128"].transfer_ns == pytest.approx(128 / 120 * times["Simple"].transfer_ns)
 
 
 def test_a_mesh_link_is_the_limit_of_one_ring() -> None:
@@ -258,7 +258,7 @@ def test_a_mesh_link_is_the_limit_of_one_ring() -> None:
     structure = structure_of(found)
     cost = Costs(system).cost(found, structure, load_of(found, structure, 8), 64_000_000)
     rate = 64 * system.fabric.usable.value
-    assert cost.transfer_us == pytest.approx(1.75 * 64000 / rate)
+    assert cost.transfer_ns == pytest.approx(1.75 * 64e6 / rate)
 
 
 def test_what_a_system_lacks_is_said() -> None:
@@ -302,8 +302,8 @@ def test_first_algorithm_serves_and_the_nearest_miss_is_told() -> None:
     report = build_msccl(files, load_system("h100"), classes, "main")
     served, odd, two = report.classes
     assert (served.file, served.others, served.why) == ("any.xml", ("also.xml",), None)
-    assert served.msccl_us is not None
-    assert served.library_us is not None
+    assert served.msccl_ns is not None
+    assert served.library_ns is not None
     assert (odd.file, refusal_words(odd.why)) == (None, "count 1023 not a multiple of 4")
     assert refusal_words(two.why) == "for 4 ranks"
     # of files that miss it alike the first one that would be tried tells why

@@ -33,6 +33,7 @@ from collscope.reports.compare.step_samples import COMPUTE, OF_RANKS, PARTS, UNP
 from collscope.stats import Samples, effects
 from collscope.timeline.tolerances import USUAL
 from collscope.timeline.unprofiled import StepRatio, step_ratio
+from collscope.units import in_ns
 
 
 def compare_traced(runs: Sequence[SampledRun]) -> Comparison:
@@ -101,7 +102,11 @@ def _kernel_times(runs: Sequence[SampledRun]) -> Iterator[KernelComparison]:
             key,
             tuple(
                 PartCell(
-                    run.name, _ns(t), times[0] / t if place and t and times[0] else None, None, None
+                    run.name,
+                    in_ns(t),
+                    times[0] / t if place and t and times[0] else None,
+                    None,
+                    None,
                 )
                 for place, (run, t) in enumerate(zip(runs, times, strict=True))
             ),
@@ -116,18 +121,14 @@ def _cell(first: SampledRun, run: SampledRun, part: str, rank: int | None) -> Pa
     )
     old, new = mean(before), mean(after)
     if run is first or not old or not new:
-        return PartCell(run.name, _ns(new), None, None, None)
+        return PartCell(run.name, in_ns(new), None, None, None)
     half = None
     if part == COMPUTE and before is not None and after is not None:
         half = _noise(before, after)
     ends = (
         (None, None) if half is None else (old / new / math.exp(half), old / new * math.exp(half))
     )
-    return PartCell(run.name, _ns(new), old / new, *ends)
-
-
-def _ns(us: float | None) -> float | None:
-    return None if us is None else 1000 * us
+    return PartCell(run.name, in_ns(new), old / new, *ends)
 
 
 def _noise(before: Samples, after: Samples) -> float | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from collscope.model.note import Note
 from collscope.writing import inert
+
+_NS = re.compile(r"(_min|_mad)?_ns$")  # of a field's name
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
@@ -31,9 +34,11 @@ def records_csv(
 ) -> str:
     """CSV of records: a column for each field named; times, which records have in ns, in us.
 
+    The column of `time_ns` is `time_us`, that of `time_min_ns` is `time_us_min`.
+
     words  what is written for a value; None: the value
     """
-    columns = [f"{name[:-3]}_us" if name.endswith("_ns") else name for name in names]
+    columns = [_NS.sub(r"_us\1", name) for name in names]
     cells = ([_value(row, name) for name in names] for row in rows)
     return to_csv(columns, cells if words is None else (map(words, row) for row in cells))
 
