@@ -90,7 +90,7 @@ DOCUMENTS = {
     "tune": (
         "collscope.tuning.records.Tuning",
         "What `collscope tune --format json` prints and evidence.json holds. Units are in "
-        "the names: _us microseconds, _s seconds, _bytes bytes; ratios lie in 0..1. null: "
+        "the names: _ns nanoseconds, _bytes bytes; ratios lie in 0..1. null: "
         "not known, or does not apply.",
     ),
 }
