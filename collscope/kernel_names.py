@@ -135,6 +135,9 @@ _BEGINNINGS = (
 _LEAST_OF_NAME = len("nccl")
 _AMD_ONLY = re.compile(r"\.kd\b|rccl_|hip_b")
 _DECOY = "__amd_rocclr_"
+MARKERS = frozenset(("Marker", "InternalMarker"))
+"""What ROCclr names the packets that events wait for: they execute nothing. Source:
+getOclCommandKindString of ROCm/clr, which roctracer takes the names of operations from."""
 
 
 def classify(name: str) -> KernelName | None:

@@ -107,6 +107,11 @@ class Store(msgspec.Struct, frozen=True):
         """Labels of the runs."""
         return [row[0] for row in self.sql("SELECT DISTINCT run FROM sources ORDER BY run").rows]
 
+    def labels(self) -> list[str]:
+        """Labels of the measurements."""
+        query = "SELECT DISTINCT label FROM measurements WHERE label IS NOT NULL ORDER BY 1"
+        return [row[0] for row in self.sql(query).rows]
+
     def unmatched(self) -> dict[str, str]:
         """The runs whose calls are not matched, each with the reason; questions to them raise."""
         from collscope.ingest.match import reading, unmatched  # noqa: PLC0415

@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from collscope import __version__
 from collscope.cli.deferred import Deferred
 from collscope.cli.options import discard, tell
-from collscope.cli.values import convert_lightly
+from collscope.cli.values import HELP, convert_lightly
 from collscope.errors import CollscopeError, UsageError
 from collscope.outputs import begin_command
 
@@ -130,6 +130,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
     invoke_without_command=True,
+    context_settings={"help_option_names": HELP},
+    epilog=(
+        "Exit codes: 0 done; 1 'check' found a regression; 2 wrong use; 3 an input or the store"
+        " cannot be used; 4 no verdict; 5 something is not installed; 6 a replay failed; 130 ended"
+        " by Ctrl-C."
+    ),
     help="What collectives cost a distributed GPU job, and what could be gained.",
 )
 

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
+from collscope.cli.answers import targets, write_answer
 from collscope.cli.bench_ceilings import ceilings
 from collscope.cli.bench_interference import interference
 from collscope.cli.bench_memcpy import memcpy
 from collscope.cli.bench_p2p import p2p
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, write
+from collscope.cli.options import DEFAULT_DB, Db, Format, FormatOption, Output, Run
 from collscope.gpu_vendors import Backend
 
 bench_app = typer.Typer(no_args_is_help=True, help="Microbenchmarks of this machine.")
@@ -33,7 +34,7 @@ def allreduce_wrapper(
     mpiexec: replay_options.Mpiexec = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
-    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
+    format: FormatOption = None,
     output: Output = None,
 ) -> None:
     """An all-reduce wrapper's value, time and fusion tests.
@@ -45,6 +46,8 @@ def allreduce_wrapper(
     from collscope.reports.whatif.wrapper_text import render_wrapper
     from collscope.whatif.wrapper import modes, run_wrapper
 
+    places = targets(format, output, Format)
+
     method = Method(
         backend=backend.value,
         library=library,
@@ -55,7 +58,7 @@ def allreduce_wrapper(
     session = make_session(method, Options(environment=tuple(env or ()), launcher=mpiexec))
     spread = modes(session, ranks, gpus_per_process)
     found, error = run_wrapper(ranks, spread, session, Target(db, run))
-    write(render_wrapper(found, format.value), output)
+    write_answer(places, lambda fmt: render_wrapper(found, fmt))
     if error is not None:
         raise error
 

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, write, write_figures
+from collscope.cli.answers import targets, write_answer
+from collscope.cli.options import DEFAULT_DB, Db, Format, FormatOption, Output, Run, write_figures
 from collscope.gpu_vendors import Backend
 
 
@@ -82,7 +83,7 @@ def interference(
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Plot over size and channels: .png, .svg, .pdf.")
     ] = None,
-    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
+    format: FormatOption = None,
     output: Output = None,
 ) -> None:
     """What computation and collectives cost each other."""
@@ -91,6 +92,8 @@ def interference(
     from collscope.replay.variants import parse_assignment
     from collscope.reports.interference.answer import build_interference
     from collscope.reports.interference.text import render_interference
+
+    places = targets(format, output, Format)
 
     request = InterferenceRequest(
         nranks=ranks,
@@ -119,7 +122,7 @@ def interference(
         check_plot(plot)
     done = measure_interference(request, Target(db, run, csv, label=label))
     found = build_interference(done.rows)
-    write(render_interference(found, format.value), output)
+    write_answer(places, lambda fmt: render_interference(found, fmt))
     # An error is what the command ends with, rather than that there is nothing to draw.
     if plot is not None and (found.rows or done.error is None):
         from collscope.reports.interference.page import interference_extras

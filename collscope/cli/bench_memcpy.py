@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, write
+from collscope.cli.answers import targets, write_answer
+from collscope.cli.options import DEFAULT_DB, Db, Format, FormatOption, Output, Run
 from collscope.gpu_vendors import Backend
 
 
@@ -35,7 +36,7 @@ def memcpy(
     db: Db = DEFAULT_DB,
     run: Run = "main",
     csv: replay_options.ResultsCsv = None,
-    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
+    format: FormatOption = None,
     output: Output = None,
 ) -> None:
     """Plain copies: between GPUs, within one, with the host.
@@ -47,6 +48,8 @@ def memcpy(
     from collscope.replay.variants import parse_assignment
     from collscope.reports.memcpy.answer import build_copies
     from collscope.reports.memcpy.text import render_copies
+
+    places = targets(format, output, Format)
 
     request = CopyRequest(
         sizes,
@@ -62,6 +65,7 @@ def memcpy(
         mpiexec,
     )
     done = measure_copies(request, Target(db, run, csv, label=label))
-    write(render_copies(build_copies(done.found.copies), format.value), output)
+    copies = build_copies(done.found.copies)
+    write_answer(places, lambda fmt: render_copies(copies, fmt))
     if done.error is not None:
         raise done.error

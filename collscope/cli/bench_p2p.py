@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, Run, write, write_figures
+from collscope.cli.answers import targets, write_answer
+from collscope.cli.options import DEFAULT_DB, Db, Format, FormatOption, Output, Run, write_figures
 from collscope.gpu_vendors import Backend
 
 
@@ -56,7 +57,7 @@ def p2p(
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Plot over pairs and sizes: .png, .svg, .pdf.")
     ] = None,
-    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
+    format: FormatOption = None,
     output: Output = None,
 ) -> None:
     """Send/Recv between pairs of ranks, one pair at a time."""
@@ -64,6 +65,8 @@ def p2p(
     from collscope.replay.session import Method, Options, Target, make_session
     from collscope.reports.p2p.answer import build_p2p, copies_beside
     from collscope.reports.p2p.text import render_p2p
+
+    places = targets(format, output, Format)
 
     method = Method(
         backend=backend.value,
@@ -86,7 +89,7 @@ def p2p(
     request = P2pRequest(ranks, pairs, sizes, direction.value, not no_latency)
     done = run_p2p(request, make_session(method, options), Target(db, run, csv, label=label))
     found = build_p2p(done, copies_beside(done, db))
-    write(render_p2p(found, format.value), output)
+    write_answer(places, lambda fmt: render_p2p(found, fmt))
     # An error is what the command ends with, rather than that there is nothing to draw.
     timed = any(row.time_ns is not None for row in found.rows)
     if plot is not None and (timed or done.error is None):

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import Output, write
+from collscope.cli.answers import targets, write_answer
+from collscope.cli.options import FORMAT_HELP, Output
 
 
 class HangFormat(str, Enum):
@@ -19,9 +20,7 @@ class HangFormat(str, Enum):
 
 def hang(
     paths: Annotated[list[str], typer.Argument(help="Flight recorder dumps, or their folder.")],
-    format: Annotated[
-        HangFormat, typer.Option("--format", help="Output format.")
-    ] = HangFormat.TEXT,
+    format: Annotated[HangFormat | None, typer.Option("--format", help=FORMAT_HELP)] = None,
     output: Output = None,
 ) -> None:
     """Which rank holds up a job that hangs.
@@ -34,8 +33,13 @@ def hang(
     from collscope.hang.judge import judge
     from collscope.reports.hang.text import verdict_text
 
+    places = targets(format, output, HangFormat)
+
     verdict = judge(evidence_of(paths))
-    as_json = format is HangFormat.JSON
-    write(msgspec.json.encode(verdict).decode() if as_json else verdict_text(verdict), output)
+
+    def rendered(fmt: str) -> str:
+        return msgspec.json.encode(verdict).decode() if fmt == "json" else verdict_text(verdict)
+
+    write_answer(places, rendered)
     if not verdict.decided:
         raise typer.Exit(4)

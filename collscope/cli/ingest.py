@@ -12,6 +12,7 @@ from collscope.cli.options import (
     Db,
     MaxSize,
     Paths,
+    Quiet,
     Run,
     Strict,
     checked_label,
@@ -36,13 +37,18 @@ def ingest_log(
     run: Run = "main",
     max_size: MaxSize = None,
     strict: Strict = False,
+    quiet: Quiet = False,
 ) -> None:
     """NCCL and RCCL text logs (NCCL_DEBUG=INFO), of any version."""
     # numpy would start a thread per core, which spins for a while; nothing here uses its BLAS.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from collscope.ingest import commands
 
-    summarise(lambda: commands.ingest_logs(paths, db, run, _reading(max_size)), strict)
+    summarise(
+        lambda: commands.ingest_logs(paths, db, run, _reading(max_size)),
+        strict,
+        quiet=quiet,
+    )
 
 
 @ingest_app.command("profile")
@@ -52,6 +58,7 @@ def ingest_profile(
     run: Run = "main",
     max_size: MaxSize = None,
     strict: Strict = False,
+    quiet: Quiet = False,
 ) -> None:
     """Profiles: RPD, rocpd, Nsight Systems, rocprof, pasted tables.
 
@@ -59,7 +66,9 @@ def ingest_profile(
     """
     from collscope.ingest import commands
 
-    summarise(lambda: commands.ingest_profiles(paths, db, run, _reading(max_size)), strict)
+    summarise(
+        lambda: commands.ingest_profiles(paths, db, run, _reading(max_size)), strict, quiet=quiet
+    )
 
 
 @ingest_app.command("trace")
@@ -72,6 +81,7 @@ def ingest_trace(
     ] = None,
     max_size: MaxSize = None,
     strict: Strict = False,
+    quiet: Quiet = False,
 ) -> None:
     """Traces of all ranks, call recorders, tables of a profiler.
 
@@ -82,7 +92,11 @@ def ingest_trace(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from collscope.ingest import commands
 
-    summarise(lambda: commands.ingest_traces(paths, db, run, _reading(max_size), steps), strict)
+    summarise(
+        lambda: commands.ingest_traces(paths, db, run, _reading(max_size), steps),
+        strict,
+        quiet=quiet,
+    )
 
 
 @ingest_app.command("csv")
@@ -98,6 +112,7 @@ def ingest_csv(
     ] = None,
     max_size: MaxSize = None,
     strict: Strict = False,
+    quiet: Quiet = False,
 ) -> None:
     """CSVs of `collscope replay` and `bench`, and of rccl_replayer.
 
@@ -108,6 +123,7 @@ def ingest_csv(
     summarise(
         lambda: commands.ingest_csvs(paths, db, run, nranks, label, _reading(max_size)),
         strict,
+        quiet=quiet,
     )
 
 
@@ -129,6 +145,7 @@ def ingest_table(
     ] = None,
     max_size: MaxSize = None,
     strict: Strict = False,
+    quiet: Quiet = False,
 ) -> None:
     """Benchmark tables: nccl-tests, rccl-tests, OSU and others.
 
@@ -139,7 +156,11 @@ def ingest_table(
     from collscope.parsers.hints import table_hints
 
     said = table_hints(op, nranks, nnodes, datatype, label)
-    summarise(lambda: commands.ingest_tables(paths, db, run, said, _reading(max_size)), strict)
+    summarise(
+        lambda: commands.ingest_tables(paths, db, run, said, _reading(max_size)),
+        strict,
+        quiet=quiet,
+    )
 
 
 @ingest_app.command("metric")
@@ -156,6 +177,7 @@ def ingest_metric(
     ] = None,
     max_size: MaxSize = None,
     strict: Strict = False,
+    quiet: Quiet = False,
 ) -> None:
     """An application's step times or throughput.
 
@@ -170,6 +192,7 @@ def ingest_metric(
             paths, db, run, MetricHints(name, unit, label), _reading(max_size)
         ),
         strict,
+        quiet=quiet,
     )
 
 
@@ -180,6 +203,7 @@ def ingest_auto(
     run: Run = "main",
     max_size: MaxSize = None,
     strict: Strict = False,
+    quiet: Quiet = False,
 ) -> None:
     """Files of any kind, told apart by their content.
 
@@ -188,4 +212,8 @@ def ingest_auto(
     """
     from collscope.ingest import commands
 
-    summarise(lambda: commands.ingest_auto(paths, db, run, _reading(max_size)), strict)
+    summarise(
+        lambda: commands.ingest_auto(paths, db, run, _reading(max_size)),
+        strict,
+        quiet=quiet,
+    )

@@ -2,50 +2,77 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from collscope.cli.answers import targets, write_answer
 from collscope.cli.options import (
     DEFAULT_DB,
     SYSTEM,
+    SYSTEM_VARIABLE,
     CheckFormat,
+    CheckFormatOption,
     Db,
     Format,
+    FormatOption,
     Output,
     checked_label,
     write,
     write_figures,
 )
+from collscope.cli.values import (
+    complete_label,
+    complete_run,
+    complete_side,
+    complete_system,
+)
 from collscope.errors import UsageError
 
 MeasuredRun = Annotated[
     str | None,
-    typer.Option("--run", help="Use only measurements of this run.", callback=checked_label),
+    typer.Option(
+        "--run",
+        autocompletion=complete_run,
+        help="Use only measurements of this run.",
+        callback=checked_label,
+    ),
 ]
 WeightsRun = Annotated[
     str | None,
     typer.Option(
-        "--weights", help="Weight the classes by the calls of this run.", callback=checked_label
+        "--weights",
+        autocompletion=complete_run,
+        help="Weight the classes by the calls of this run.",
+        callback=checked_label,
     ),
 ]
 
 LimitSystem = Annotated[
     str | None,
-    typer.Option("--system", help=f"Machine to hold the values against: {SYSTEM}."),
+    typer.Option(
+        "--system",
+        autocompletion=complete_system,
+        envvar=SYSTEM_VARIABLE,
+        help=f"Machine to hold the values against: {SYSTEM}.",
+    ),
 ]
 
 
 def compare(
     labels: Annotated[
         list[str],
-        typer.Argument(help="Labels, traced runs or replay CSVs; the first is the reference."),
+        typer.Argument(
+            autocompletion=complete_side,
+            help="Labels, traced runs or replay CSVs; the first is the reference.",
+        ),
     ],
     db: Db = DEFAULT_DB,
     run: MeasuredRun = None,
     weights: WeightsRun = None,
-    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
+    format: FormatOption = None,
     system: LimitSystem = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Plot busbw over size: .png, .svg, .pdf.")
@@ -56,15 +83,19 @@ def compare(
     output: Output = None,
 ) -> None:
     """Compare labels or traced runs: speed-ups, crossovers."""
+    places = targets(format, output, Format, summary=True)
     if explain:
         from collscope.reports.explain.answer import explain_runs
         from collscope.reports.explain.text import render_explained
 
+        if system == os.environ.get(SYSTEM_VARIABLE):
+            system = None
         if any(given is not None for given in (run, weights, system, plot)):
             raise UsageError(
                 "compare --explain: takes no --run, --weights, --system or --plot. Leave them out."
             )
-        write(render_explained(explain_runs(db, labels), format.value), output)
+        explained = explain_runs(db, labels)
+        write_answer(places, lambda fmt: render_explained(explained, fmt))
         return
     from collscope.reports.compare.from_names import compare_labels
     from collscope.reports.compare.sides import Runs
@@ -76,7 +107,7 @@ def compare(
         check_plot(plot)
     found = compare_labels(db, labels, Runs(run, weights), system)
     roofs = None
-    if system is not None and (plot is not None or format is Format.HTML):
+    if system is not None and (plot is not None or any(p.format == "html" for p in places)):
         from collscope.roofline.catalogue import load_system
         from collscope.roofline.roof import Roofs
 
@@ -87,30 +118,41 @@ def compare(
         write_figures(
             compare_extras(found, roofs).figures(), plot, "no common class has a size and a time"
         )
-    write(render_compare(found, format.value, roofs), output)
+    write_answer(places, lambda fmt: render_compare(found, fmt, roofs))
 
 
 def check(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="BASELINE CURRENT", help="The same as --baseline and --current."),
+        typer.Argument(
+            metavar="BASELINE CURRENT",
+            autocompletion=complete_side,
+            help="The same as --baseline and --current.",
+        ),
     ] = None,
     baseline: Annotated[
         str | None,
         typer.Option(
-            "--baseline", help="Label or replay CSV of the reference build.", callback=checked_label
+            "--baseline",
+            autocompletion=complete_side,
+            help="Label or replay CSV of the reference build.",
+            callback=checked_label,
         ),
     ] = None,
     current: Annotated[
         str | None,
         typer.Option(
-            "--current", help="Label or replay CSV of the build to judge.", callback=checked_label
+            "--current",
+            autocompletion=complete_side,
+            help="Label or replay CSV of the build to judge.",
+            callback=checked_label,
         ),
     ] = None,
     control: Annotated[
         str | None,
         typer.Option(
             "--control",
+            autocompletion=complete_side,
             help="Label or replay CSV: the baseline, measured once more.",
             callback=checked_label,
         ),
@@ -131,9 +173,7 @@ def check(
         ),
     ] = 10.0,
     system: LimitSystem = None,
-    format: Annotated[
-        CheckFormat, typer.Option("--format", help="Output format.")
-    ] = CheckFormat.TEXT,
+    format: CheckFormatOption = None,
     output: Output = None,
 ) -> None:
     """Did a build regress? Exit code 0: no, 1: yes, 4: no verdict.
@@ -145,6 +185,8 @@ def check(
     from collscope.reports.check.text import render_check
     from collscope.reports.compare.sides import Runs
 
+    places = targets(format, output, CheckFormat, summary=True)
+
     given = [*(names or ()), *(name for name in (baseline, current) if name is not None)]
     if len(given) != 2 or (names and len(names) != 2):
         raise UsageError(
@@ -153,18 +195,23 @@ def check(
         )
     rules = Rules(threshold / 100, resolution / 100)
     found = check_labels(db, Names(given[0], given[1], control), Runs(run, weights), system, rules)
-    commands = format is CheckFormat.GITHUB
-    write(render_check(found, format.value), output, commands=commands)
+    write_answer(places, lambda fmt: render_check(found, fmt))
     raise typer.Exit(found.verdict.exit_code)
 
 
 def roofline(
     name: Annotated[
-        str | None, typer.Argument(metavar="[SYSTEM]", help="The same as --system.")
+        str | None,
+        typer.Argument(
+            metavar="[SYSTEM]", autocompletion=complete_system, help="The same as --system."
+        ),
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the shipped systems.")] = False,
     system: Annotated[
-        str | None, typer.Option("--system", help=f"{SYSTEM[:1].upper()}{SYSTEM[1:]}.")
+        str | None,
+        typer.Option(
+            "--system", autocompletion=complete_system, help=f"{SYSTEM[:1].upper()}{SYSTEM[1:]}."
+        ),
     ] = None,
     ranks: Annotated[
         int | None,
@@ -178,6 +225,7 @@ def roofline(
         str | None,
         typer.Option(
             "--fit",
+            autocompletion=complete_label,
             help="Also fit a roof to the measurements of this label.",
             callback=checked_label,
         ),
@@ -187,13 +235,17 @@ def roofline(
         typer.Option("--save", help="Write the fit as a system, for --system: mine.toml."),
     ] = None,
     db: Db = DEFAULT_DB,
-    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
+    format: FormatOption = None,
     output: Output = None,
 ) -> None:
     """What a fabric allows: bounds of every operation, roof by size."""
     from collscope.reports.roofline.answer import fitted_system, listed, roofline_of_store
     from collscope.reports.roofline.text import render_roofline
 
+    places = targets(format, output, Format)
+
+    if (name, system, listing or None).count(None) == 3:
+        system = os.environ.get(SYSTEM_VARIABLE) or None
     if (name, system, listing or None).count(None) != 2:
         raise UsageError("roofline: give --list, or one system, as 'roofline h200 --ranks 4'.")
     system = system or name
@@ -204,4 +256,4 @@ def roofline(
         write(f"{save}: what was measured on {system}. Give it as --system {save}.", None)
         return
     found = listed() if system is None else roofline_of_store(db, system, (ranks, nodes), op, fit)
-    write(render_roofline(found, format.value), output)
+    write_answer(places, lambda fmt: render_roofline(found, fmt))

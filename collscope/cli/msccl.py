@@ -6,15 +6,16 @@ from typing import Annotated
 
 import typer
 
+from collscope.cli.answers import targets, write_answer
 from collscope.cli.options import (
     DEFAULT_DB,
     SYSTEM,
     Db,
     Format,
+    FormatOption,
     Output,
     Strict,
     checked_label,
-    write,
 )
 
 
@@ -33,12 +34,14 @@ def msccl(
         str | None, typer.Option("--system", help=f"Machine to state the cost on: {SYSTEM}.")
     ] = None,
     strict: Strict = False,
-    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
+    format: FormatOption = None,
     output: Output = None,
 ) -> None:
     """Which classes of a run MSCCL algorithms serve, and their cost."""
     from collscope.reports.msccl.answer import msccl_report
     from collscope.reports.msccl.text import render_msccl
 
+    places = targets(format, output, Format)
+
     found = msccl_report(paths, db, run, system, strict=strict)
-    write(render_msccl(found, format.value), output)
+    write_answer(places, lambda fmt: render_msccl(found, fmt))

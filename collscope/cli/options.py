@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from collscope.cli.values import complete_run
 from collscope.errors import InputError
-from collscope.outputs import require_output, write_file
+from collscope.outputs import replaced, require_output, write_file
 from collscope.writing import folded, one_line, visible
 
 if TYPE_CHECKING:
@@ -29,6 +30,18 @@ class Format(str, Enum):
     CSV = "csv"
     JSON = "json"
     HTML = "html"
+
+
+class RowsFormat(str, Enum):
+    """Output formats of the rows of a query."""
+
+    TEXT = "text"
+    MD = "md"
+    CSV = "csv"
+    JSON = "json"
+    JSONL = "jsonl"
+    HTML = "html"
+    PARQUET = "parquet"
 
 
 class TuneFormat(str, Enum):
@@ -69,7 +82,13 @@ def _size(text: str) -> int:
 Db = Annotated[Path, typer.Option("--db", envvar="COLLSCOPE_DB", help="The store, an SQLite file.")]
 Run = Annotated[
     str,
-    typer.Option("--run", help="Name of the run; a store holds several.", callback=checked_label),
+    typer.Option(
+        "--run",
+        envvar="COLLSCOPE_RUN",
+        autocompletion=complete_run,
+        help="Name of the run; a store holds several.",
+        callback=checked_label,
+    ),
 ]
 Paths = Annotated[
     list[str],
@@ -84,20 +103,39 @@ MaxSize = Annotated[
         parser=_size,
     ),
 ]
+Quiet = Annotated[
+    bool,
+    typer.Option("-q", "--quiet", help="One line for all files, as by itself above 20 of them."),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Treat lost or damaged data as an error.")]
 
 
 def checked_output(path: Path | None) -> Path | None:
     """Refuse, before any work, a file that an output must not replace."""
-    if path is not None:
+    if path is not None and str(path) != "-":
         require_output(path, "-o")
     return path
 
 
+def _checked_outputs(paths: list[Path] | None) -> list[Path] | None:
+    for path in paths or ():
+        checked_output(path)
+    return paths
+
+
 Output = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", help="Write to a file.", callback=checked_output),
-]
+    list[Path] | None,
+    typer.Option(
+        "-o", "--output", callback=_checked_outputs,
+        help="Write to a file, in the format of its ending; - is standard output. May be repeated.",
+    ),
+]  # fmt: skip
+FORMAT_HELP = "Output format. Default: that of the ending of -o, else text."
+FormatOption = Annotated[Format | None, typer.Option("--format", help=FORMAT_HELP)]
+RowsFormatOption = Annotated[RowsFormat | None, typer.Option("--format", help=FORMAT_HELP)]
+TuneFormatOption = Annotated[TuneFormat | None, typer.Option("--format", help=FORMAT_HELP)]
+CheckFormatOption = Annotated[CheckFormat | None, typer.Option("--format", help=FORMAT_HELP)]
+SYSTEM_VARIABLE = "COLLSCOPE_SYSTEM"
 SYSTEM = "a name of 'roofline --list', a file, or NODE+NETWORK"
 DEFAULT_DB = Path("collscope.db")
 
@@ -117,6 +155,37 @@ def write(text: str, output: Path | None, *, commands: bool = False) -> None:
         write_file(output, text)
     except OSError as error:
         raise InputError(f"{output}: {error.strerror}. Name another file with -o.") from error
+
+
+def write_bytes(data: bytes, output: Path | None) -> None:
+    """Write bytes to standard output, or into a file.
+
+    raises  InputError when the file, or standard output, cannot be written
+    """
+    try:
+        if output is None:
+            sys.stdout.buffer.write(data)
+            sys.stdout.flush()
+        else:
+            with replaced(output) as file:
+                file.write(data)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        where = "standard output" if output is None else str(output)
+        raise InputError(f"{where}: {error.strerror}. Name another file with -o.") from error
+
+
+def append(text: str, output: Path) -> None:
+    """Add a text to the end of a file.
+
+    raises  InputError when the file cannot be written
+    """
+    try:
+        with output.open("a", encoding="utf-8") as file:
+            file.write(visible(text.rstrip("\n")) + "\n\n")
+    except OSError as error:
+        raise InputError(f"{output}: {error.strerror}. Check its name.") from error
 
 
 def write_figures(figures: Sequence[Figure], path: Path, why_none: str) -> None:
@@ -168,9 +237,12 @@ def discard(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def summarise(ingest: Callable[[], list[Ingested]], strict: bool) -> list[Ingested]:
-    """Ingest, and print what became of every input.
+def summarise(
+    ingest: Callable[[], list[Ingested]], strict: bool, *, quiet: bool = False
+) -> list[Ingested]:
+    """Ingest, and print what became of every input; or of all together.
 
+    quiet   a line for all inputs instead of one for each, as by itself where they are many
     raises  InputError when a run could not be matched, and with `strict` when data was lost or a
             file could not be used; IngestInterruptedError after the lines of what was finished
     """
@@ -180,9 +252,9 @@ def summarise(ingest: Callable[[], list[Ingested]], strict: bool) -> list[Ingest
     try:
         results = ingest()
     except IngestInterruptedError as error:
-        _tell(error.results)
+        _tell(error.results, quiet=quiet)
         raise
-    _tell(results)
+    _tell(results, quiet=quiet)
     unmatched = [d.message for r in results for d in r.diagnostics if d.code == MATCH_FAILED]
     if unmatched:
         raise InputError(f"{unmatched[0]} What was read is in the store.")
@@ -195,12 +267,12 @@ def summarise(ingest: Callable[[], list[Ingested]], strict: bool) -> list[Ingest
     return results
 
 
-def _tell(results: list[Ingested]) -> None:
+def _tell(results: list[Ingested], *, quiet: bool) -> None:
     from collscope.ingest.result import summary_lines
     from collscope.reports.rendering.text import WIDTH, terminal_width
 
     width = terminal_width()
-    lines = [one_line(line) for line in summary_lines(results)]
+    lines = [one_line(line) for line in summary_lines(results, quiet=quiet)]
     if width is not None:  # what is piped stays one line for each, for grep and tail
         lines = [part for line in lines for part in _hanging(line, min(width, WIDTH))]
     if lines:

@@ -7,17 +7,20 @@ from typing import Annotated
 
 import typer
 
+from collscope.cli.answers import targets, write_answer
 from collscope.cli.options import (
     DEFAULT_DB,
     SYSTEM,
     Db,
     Format,
+    FormatOption,
     Output,
     Run,
     checked_label,
     checked_output,
     write,
 )
+from collscope.cli.values import complete_side, complete_system
 from collscope.errors import UsageError
 from collscope.units import require_step_ms
 
@@ -28,6 +31,7 @@ With = Annotated[
     str | None,
     typer.Option(
         "--with",
+        autocompletion=complete_side,
         help="New times: a label of measurements, or a traced run.",
         callback=checked_label,
     ),
@@ -36,7 +40,11 @@ With = Annotated[
 
 NewSystem = Annotated[
     str | None,
-    typer.Option("--system", help=f"Machine whose ceilings are the new times: {SYSTEM}."),
+    typer.Option(
+        "--system",
+        autocompletion=complete_system,
+        help=f"Machine whose ceilings are the new times: {SYSTEM}.",
+    ),
 ]
 StepMs = Annotated[
     float | None,
@@ -63,15 +71,17 @@ def predict(
     ] = False,
     db: Db = DEFAULT_DB,
     run: Run = "main",
-    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
+    format: FormatOption = None,
     output: Output = None,
 ) -> None:
     """Step time of a traced run after a change, by simulation."""
     from collscope.reports.predict.answer import PredictionRequest, predict_run
     from collscope.reports.predict.text import render_prediction
 
+    places = targets(format, output, Format)
+
     found = predict_run(db, PredictionRequest(run, label, before, system, step_ms))
-    write(render_prediction(found, format.value, explain=explain), output)
+    write_answer(places, lambda fmt: render_prediction(found, fmt, explain=explain))
 
 
 @export_app.command("perfetto")

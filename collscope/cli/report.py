@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,18 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from collscope.cli.answers import targets, write_answer
 from collscope.cli.options import (
     DEFAULT_DB,
     SYSTEM,
+    SYSTEM_VARIABLE,
     Db,
     Format,
+    FormatOption,
     Output,
+    RowsFormat,
+    RowsFormatOption,
     Run,
     checked_label,
     tell,
-    write,
     write_figures,
 )
+from collscope.cli.values import complete_label, complete_system
 from collscope.errors import UsageError
 from collscope.units import require_step_ms
 from collscope.writing import folded
@@ -34,18 +40,22 @@ if TYPE_CHECKING:
 def report(
     db: Db = DEFAULT_DB,
     run: Run = "main",
-    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
+    format: FormatOption = None,
     top: Annotated[int, typer.Option("--top", help="Rows per table; 0 shows all.", min=0)] = 20,
     system: Annotated[
         str | None,
         typer.Option(
-            "--system", help=f"Machine to judge by: {SYSTEM}; or 'fit': the measurements."
+            "--system",
+            envvar=SYSTEM_VARIABLE,
+            autocompletion=complete_system,
+            help=f"Machine to judge by: {SYSTEM}; or 'fit': the measurements.",
         ),
     ] = None,
     label: Annotated[
         str | None,
         typer.Option(
             "--label",
+            autocompletion=complete_label,
             help="Label of the measurements to judge. Default: the latest.",
             callback=checked_label,
         ),
@@ -70,6 +80,8 @@ def report(
     from collscope.reports.report.formats import render
     from collscope.reports.verdict.text import brief as verdict_alone
 
+    places = targets(format, output, Format, summary=True)
+
     if plot is not None:
         from collscope.reports.rendering.plot import check_plot
 
@@ -79,7 +91,7 @@ def report(
         built = build_report(connection, run, top=None, system=system, label=label, step_ms=step_ms)
         shown = shorten(built, top) if top else built
         extras = None
-        if format is Format.HTML:
+        if any(place.format == "html" for place in places):
             from collscope.reports.report.page import report_extras
 
             extras = report_extras(shown, connection)
@@ -90,17 +102,22 @@ def report(
                 report_extras(built, connection).figures(), plot,
                 f"run {run} has no measurements and no calls of known size",
             )  # fmt: skip
-        if brief and format in (Format.TEXT, Format.MD):
-            text = verdict_alone(run, built.verdict, built.step, format.value)
-        else:
-            text = render(shown, format.value, extras, wide=wide)
-    write(text, output)
+
+        def rendered(fmt: str) -> str:
+            if brief and fmt in ("text", "md"):
+                return verdict_alone(run, built.verdict, built.step, fmt)
+            return render(shown, fmt, extras, wide=wide)
+
+        write_answer(places, rendered)
 
 
 def sql(
-    query: Annotated[str | None, typer.Argument(help="The query. Default: list the views.")] = None,
+    query: Annotated[
+        str | None,
+        typer.Argument(help="The query; - reads standard input. Default: list the views."),
+    ] = None,
     db: Db = DEFAULT_DB,
-    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
+    format: RowsFormatOption = None,
     timeout: Annotated[
         float, typer.Option("--timeout", help="Give up after this many seconds; 0: never.", min=0)
     ] = 0,
@@ -115,17 +132,22 @@ def sql(
     from collscope.reports.rendering.rows import render_rows
     from collscope.store.query import VIEWS
 
-    query = (query or "").strip()
+    places = targets(format, output, RowsFormat)
+
+    query = (sys.stdin.read() if query == "-" else query or "").strip()
     with _ended_after(timeout):
         store = Store(db)
         found = store.sql(query or VIEWS, timeout_s=timeout or None)
         unmatched = store.unmatched()
     for run, why in unmatched.items():
         tell(f"collscope: {db}: {unmatched_text(run, why)}")
-    if not query and format is Format.TEXT:
-        write(_folded(found.rows), output)
-    else:
-        write(render_rows(found.columns, found.rows, format.value, wide=wide), output)
+
+    def rendered(fmt: str) -> str | bytes:
+        if not query and fmt == "text":
+            return _folded(found.rows)
+        return render_rows(found.columns, found.rows, fmt, wide=wide)
+
+    write_answer(places, rendered)
 
 
 @contextmanager

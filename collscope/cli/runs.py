@@ -8,7 +8,18 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Format, Output, checked_label, summarise, write
+from collscope.cli.answers import targets, write_answer
+from collscope.cli.options import (
+    DEFAULT_DB,
+    Db,
+    Output,
+    RowsFormat,
+    RowsFormatOption,
+    checked_label,
+    summarise,
+    write,
+)
+from collscope.cli.values import complete_run
 from collscope.errors import UsageError
 
 
@@ -23,9 +34,12 @@ def runs(
     action: Annotated[
         Action | None, typer.Argument(help="Remove a run, or match its calls again.")
     ] = None,
-    name: Annotated[str | None, typer.Argument(help="The run.", callback=checked_label)] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="The run.", callback=checked_label, autocompletion=complete_run),
+    ] = None,
     db: Db = DEFAULT_DB,
-    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
+    format: RowsFormatOption = None,
     output: Output = None,
 ) -> None:
     """The runs of the store; 'runs rm NAME' removes one.
@@ -37,6 +51,8 @@ def runs(
     from collscope.reports.rendering.rows import render_rows
     from collscope.store.runs import COLUMNS, list_runs, remove_run
 
+    places = targets(format, output, RowsFormat)
+
     if (action is None) != (name is None):
         raise UsageError(
             "runs: rm and rematch need the name of a run, as in 'collscope runs rm NAME'."
@@ -46,13 +62,14 @@ def runs(
             require_known(connection, db, name)
         found = list_runs(connection)
     if name is None:
-        write(render_rows(COLUMNS, found, format.value, title="collscope runs"), output)
+        title = "collscope runs"
+        write_answer(places, lambda fmt: render_rows(COLUMNS, found, fmt, title=title))
     elif action is Action.REMATCH:
         _rematch(db, name)
     else:
         sources = remove_run(db, name)
         noun = "source" if sources == 1 else "sources"
-        write(f"{db}: run '{name}' removed, with {sources} {noun}", output)
+        write(f"{db}: run '{name}' removed, with {sources} {noun}", None)
 
 
 def _rematch(db: Path, run: str) -> None:

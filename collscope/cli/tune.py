@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
+from collscope.cli.answers import targets, write_answer
 from collscope.cli.options import (
     DEFAULT_DB,
     SYSTEM,
@@ -15,8 +16,8 @@ from collscope.cli.options import (
     Output,
     Run,
     TuneFormat,
+    TuneFormatOption,
     checked_label,
-    write,
 )
 from collscope.cli.progress import progress
 from collscope.errors import CollscopeError
@@ -92,9 +93,7 @@ def tune(
     ] = False,
     replayer: replay_options.Replayer = None,
     mpiexec: replay_options.Mpiexec = None,
-    format: Annotated[
-        TuneFormat, typer.Option("--format", help="Output format.")
-    ] = TuneFormat.TEXT,
+    format: TuneFormatOption = None,
     output: Output = None,
 ) -> None:
     """Find better settings for a job's collectives, and confirm them."""
@@ -103,6 +102,8 @@ def tune(
     from collscope.replay.session import Method, Options, make_session
     from collscope.reports.tune.text import render_tuning
     from collscope.tuning.command import dry_tune, run_tune
+
+    places = targets(format, output, TuneFormat)
 
     method = Method(
         backend=backend.value,
@@ -140,6 +141,6 @@ def tune(
         for notice in notices:
             typer.echo(f"collscope: tune: {notice}.", err=True)
         raise
-    write(render_tuning(found, format.value, out), output)
+    write_answer(places, lambda fmt: render_tuning(found, fmt, out))
     if error is not None:
         raise error

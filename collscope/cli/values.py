@@ -1,4 +1,4 @@
-"""Values of the command line, converted without pydantic where nothing has to be refused.
+"""Values of the command line: what a shell completes, and conversion without pydantic.
 
 Typer converts every value with pydantic, the defaults too, and pydantic takes a third of the time
 of a report on a small run to load.
@@ -9,16 +9,22 @@ from __future__ import annotations
 import os
 from enum import Enum
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+HELP = ["--help", "-h"]
 
 
 def convert_lightly(command: Any) -> None:  # noqa: ANN401 - click's command, which typer vendors
     """Let a command, or every command of a group, convert what it can by `converted`."""
     for within in getattr(command, "commands", {}).values():
         convert_lightly(within)
-    for parameter in command.get_params(typer.Context(command)):  # with --help
+    context = typer.Context(command, help_option_names=HELP)
+    for parameter in command.get_params(context):  # with --help, which the command keeps
         build = getattr(parameter, "get_runtime_param", None)  # what typer asks for the conversion
         if build is not None and not isinstance(build, _Conversion):
             parameter.get_runtime_param = _Conversion(build)
@@ -87,3 +93,44 @@ def _number(value: Any, kind: type, bounds: Any) -> Any | None:  # noqa: ANN401
 
 
 _DIGITS = 16  # that a float and an int hold alike
+
+
+def complete_system(incomplete: str) -> list[str]:
+    """Shipped systems that begin so."""
+    from collscope.roofline.catalogue import system_names
+
+    return _beginning(system_names(), incomplete)
+
+
+def complete_run(context: typer.Context, incomplete: str) -> list[str]:
+    """Runs of the store that begin so."""
+    return _beginning(_stored(context, "runs"), incomplete)
+
+
+def complete_label(context: typer.Context, incomplete: str) -> list[str]:
+    """Labels of measurements that begin so."""
+    return _beginning(_stored(context, "labels"), incomplete)
+
+
+def complete_side(context: typer.Context, incomplete: str) -> list[str]:
+    """Labels and runs that begin so: what `compare` and `check` take."""
+    return [*complete_label(context, incomplete), *complete_run(context, incomplete)]
+
+
+def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _stored(context: typer.Context, what: str) -> list[str]:
+    """Names in the store; none where there is no store that can be read.
+
+    what  method of `library.Store` that gives them
+    """
+    from collscope.errors import CollscopeError
+    from collscope.library import Store
+
+    given = context.params.get("db") or os.environ.get("COLLSCOPE_DB") or "collscope.db"
+    try:
+        return list(getattr(Store(Path(given)), what)())
+    except CollscopeError:
+        return []

@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
+from collscope.cli.answers import targets, write_answer
 from collscope.cli.options import (
     DEFAULT_DB,
     Db,
     Format,
+    FormatOption,
     Output,
     checked_label,
-    write,
     write_figures,
 )
 from collscope.cli.replay_options import (
@@ -109,7 +110,7 @@ def fusion(
     env: Environment = None,
     mpiexec: Mpiexec = None,
     db: Db = DEFAULT_DB,
-    format: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
+    format: FormatOption = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Plot time over threshold: .png, .svg, .pdf.")
     ] = None,
@@ -120,6 +121,8 @@ def fusion(
     from collscope.reports.whatif.text import render_fusion
     from collscope.units import parse_size
     from collscope.whatif.records import FusionRequest
+
+    places = targets(format, output, Format)
 
     request = FusionRequest(
         db=db,
@@ -161,7 +164,7 @@ def fusion(
             {"--library": library, "--runtime": runtime, "--budget": budget, "--env": env}
         )
         found = predict_fusion(request)
-    write(render_fusion(found, format.value), output)
+    write_answer(places, lambda fmt: render_fusion(found, fmt))
     if plot is not None:
         from collscope.reports.whatif.page import fusion_extras
 

@@ -138,6 +138,11 @@ def _scan_diagnostics(scan: LogScan) -> list[Diagnostic]:
             "lines in which another process's line begins: complete ones were read",
         ),
         (
+            "repeated", "repeated_line", Severity.DATA_LOSS,
+            "lines that Ray left out, as equal but for their numbers to one that it kept ([repeated"
+            " 7x across cluster]): calls of other processes are missing; set RAY_DEDUP_LOGS=0",
+        ),
+        (
             "unknown", "other_line", Severity.INFO,
             "NCCL or RCCL lines without anything to keep",
         ),

@@ -24,7 +24,7 @@ from collscope.model.trace import Ints
 from collscope.store.runs import clear_timeline
 from collscope.timeline.analyse import RankedTimeline, analyse
 from collscope.timeline.contradictions import contradictions
-from collscope.timeline.overlap import own_warm_until
+from collscope.timeline.overlap import own_warm_until, warm_until
 from collscope.timeline.steps import Steps, find_steps
 from collscope.units import format_time
 
@@ -219,9 +219,13 @@ def _class_ids(connection: sqlite3.Connection, first_call: int, calls: Ints) -> 
 
 
 def _first_rows(found: TraceMatch, kept: list[int]) -> list[int]:
-    """Per trace its first row after its own warm-up; behind its last if it is left out."""
-    rows = found.timeline.rows
-    warm = own_warm_until(rows)
+    """Per trace its first row after its own warm-up; behind its last if it is left out.
+
+    What no call of the run is left out for stays, so that all of a report is of one window.
+    """
+    timeline = found.timeline
+    rows = timeline.rows
+    warm = np.minimum(own_warm_until(rows), warm_until(rows, timeline.calls, timeline.times))
     first = [len(trace.columns) for trace in found.given.traces]
     for t, k in enumerate(kept):
         first[k] = int(np.searchsorted(rows.start[rows.of(t)], warm[t]))

@@ -12,6 +12,11 @@ import msgspec
 from collscope.errors import InputError
 
 STDIN = "-"
+# Commands that write what an address names to standard output.
+_READERS = {
+    "s3": "aws s3 cp {} -", "gs": "gcloud storage cat {}", "hdfs": "hdfs dfs -cat {}",
+    "http": "curl -fsSL {}", "https": "curl -fsSL {}",
+}  # fmt: skip
 
 
 class Expanded(msgspec.Struct, frozen=True):
@@ -64,6 +69,13 @@ def _named(path: str) -> list[str]:
     if not names:
         if os.path.islink(path):  # noqa: PTH114 - does not raise where the path cannot be
             raise InputError(f"{path}: a link to nothing. Check where it points.")
+        scheme, is_address, _ = path.partition("://")
+        if is_address:
+            command = _READERS.get(scheme.lower(), "COMMAND {}").format(path)
+            raise InputError(
+                f"{path}: an address, and collscope reads files."
+                f" Run '{command} | collscope ingest auto -'."
+            )
         raise InputError(f"{path}: no such file or folder. Check the path.")
     return names
 

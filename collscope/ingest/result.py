@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import msgspec
@@ -11,6 +11,8 @@ from collscope.errors import CollscopeError
 from collscope.model import Diagnostic, Severity
 
 _SHOWN = (Severity.ERROR, Severity.DATA_LOSS, Severity.NOTICE)
+_USED = ("added", "replaced", "known")
+_MOST_LINES = 20  # inputs that each have one
 _MOST_MESSAGES = 3  # of one code that each have a line
 _ONE = {"copies": "copy", "classes": "class"}  # singulars that do not just lose an s
 
@@ -49,21 +51,21 @@ class IngestInterruptedError(CollscopeError):
         self.results = results
 
 
-def summary_lines(results: list[Ingested]) -> Iterator[str]:
+def summary_lines(results: list[Ingested], *, quiet: bool = False) -> Iterator[str]:
     """One line per input, then the diagnostics of all of them, summed by code and message.
+
+    Of many inputs, or with `quiet`, one line for each dialect, and those that could not be used.
 
     Of several inputs the first one that has a diagnostic is named behind it. Where a code has many
     messages, since they name files, they are summed behind the first.
     """
-    for r in results:
-        if r.status == "known":
-            yield f"{r.path}: already in this run (same bytes), left as it is"
-        elif r.status == "unusable":
-            yield f"{r.path}: skipped: {r.reason}"
-        elif r.status != "matched":
-            counts = ", ".join(_counted(n, what) for what, n in r.counts if n)
-            again = " (read again, in place of what it gave before)" * (r.status == "replaced")
-            yield f"{r.path}: {r.dialect}: {counts or 'nothing counted'}{again}"
+    added = [r for r in results if r.status in _USED]
+    together = quiet or len(added) > _MOST_LINES
+    if together:
+        yield from _together(added)
+    yield from (
+        _line(r) for r in results if r.status != "matched" and not (together and r in added)
+    )
     inputs = {r.path for r in results if r.status != "matched"}
     by_code: dict[tuple[Severity, str], list[tuple[str, Diagnostic]]] = defaultdict(list)
     for r in results:
@@ -76,6 +78,31 @@ def summary_lines(results: list[Ingested]) -> Iterator[str]:
             among = list(dict.fromkeys(path for path, _ in same if path in inputs))
             where = _where(among) if among and len(inputs) > 1 else ""
             yield f"  {severity.value}: {total:,} x {code}: {same[0][1].message}{where}"
+
+
+def _line(found: Ingested) -> str:
+    """The line of one input."""
+    if found.status == "known":
+        return f"{found.path}: already in this run (same bytes), left as it is"
+    if found.status == "unusable":
+        return f"{found.path}: skipped: {found.reason}"
+    counts = ", ".join(_counted(n, what) for what, n in found.counts if n)
+    again = " (read again, in place of what it gave before)" * (found.status == "replaced")
+    return f"{found.path}: {found.dialect}: {counts or 'nothing counted'}{again}"
+
+
+def _together(added: list[Ingested]) -> Iterator[str]:
+    """A line for each dialect with what its inputs held, and one for those of the run already."""
+    known = sum(r.status == "known" for r in added)
+    files: Counter[str] = Counter(r.dialect for r in added if r.status != "known")
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for r in added:
+        counts[r.dialect].update(dict(r.counts))
+    for dialect, number in files.items():
+        held = ", ".join(_counted(n, what) for what, n in counts[dialect].items() if n)
+        yield f"{_counted(number, 'files')}: {dialect}: {held or 'nothing counted'}"
+    if known:
+        yield f"{_counted(known, 'files')}: already in this run (same bytes), left as it is"
 
 
 def _by_message(found: list[_Found]) -> list[list[_Found]]:

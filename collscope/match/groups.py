@@ -78,7 +78,9 @@ def _units(rows: Rows, collective: Ints) -> dict[tuple[Hashable, ...], dict[int,
         key_of[k] = keys.setdefault(key, len(keys))
     units: dict[tuple[Hashable, ...], dict[int, Ints]] = {}
     nameless = np.array([key[0] == "inferred" for key in keys], dtype=bool)
-    of_key = _of_stream(rows.stream[collective].astype(np.int64), key_of[of_row], nameless)
+    sizeless = np.array([key == ("inferred", None) for key in keys], dtype=bool)
+    stream = rows.stream[collective].astype(np.int64)
+    of_key = _of_stream(stream, _of_stream(stream, key_of[of_row], nameless), sizeless)
     for key, number in keys.items():
         chosen = collective[of_key == number]
         if key[0] == "inferred":
@@ -89,7 +91,7 @@ def _units(rows: Rows, collective: Ints) -> dict[tuple[Hashable, ...], dict[int,
 
 
 def _of_stream(stream: Ints, of_key: Ints, nameless: npt.NDArray[np.bool_]) -> Ints:
-    """Group of each row; one that names none is of the one group that its stream has, if so.
+    """Group of each row; one that tells none is of the one group that its stream has, if so.
 
     A profiler lacks the host's side of what was launched before it began: such kernels have a name
     only, while those behind them on the stream tell their group.

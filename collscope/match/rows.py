@@ -45,6 +45,8 @@ class Rows(msgspec.Struct, frozen=True):
     least_size: int = 0  # ranks that it has at least: one more than the highest
     dialects: tuple[str, ...] = ()  # of the traces, each once
     told: tuple[tuple[tuple[int, ...], ...], ...] = ()  # per trace the ranks of its groups, if told
+    operators: bool = False  # a trace has those of its host
+    steps_before: tuple[int | None, ...] = ()  # per trace the steps of the job before the marked
 
     def __len__(self) -> int:
         """Rows of all traces."""
@@ -156,6 +158,8 @@ def gather_rows(traces: Sequence[TraceFile]) -> Rows:
         least_size=max(ranks, default=-1) + 1,
         dialects=tuple(sorted({f.dialect for f in files})),
         told=tuple(f.groups for f in files),
+        operators=any(f.operators for f in files),
+        steps_before=tuple(f.steps_before for f in files),
     )
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from collscope.match.joining import ExtraGroup
 from collscope.match.rows import Rows
 from collscope.match.run import CallClass
-from collscope.match.traces import Calls
+from collscope.match.traces import Calls, ranks_of
 from collscope.model import CollectiveClass, Op
 from collscope.model.trace import Ints
 
@@ -67,7 +67,8 @@ def traced_groups(rows: Rows, calls: Calls, arrival: Ints) -> list[GroupCalls]:
             for k in keys
         ]
         # A single trace without arguments does not tell how many others there are.
-        size = group.size or (len(group.members) if len(group.members) > 1 else None)
+        several = len(group.members) > 1 and (calls.p2p[mine].all() or ranks_of(rows, group) > 0)
+        size = group.size or (len(group.members) if several else None)
         if size is None:
             classes = [_without_ranks(c) for c in classes]
         hosts = {rows.hosts[t] for t in group.members}

@@ -374,7 +374,8 @@ class _Builder:
         *, p2p: bool,
     ) -> None:  # fmt: skip
         rows, n = self.rows, len(matrix)
-        size = group.size or len(group.members)
+        nranks = 2 if p2p else ranks_of(rows, group)
+        size = group.size or (len(group.members) if nranks > 0 else None)
         entry = rows.entry[first]
         of_entry = np.zeros(len(rows.entries), dtype=np.int64)
         for e in np.unique(entry).tolist():
@@ -383,7 +384,6 @@ class _Builder:
         compared = there & (~self.vague[rows.entry[matrix]] | self.vague[entry][:, None])
         sig = np.where(compared, self.sig[rows.entry[matrix]], self.sig[entry][:, None])
         expected = 2 if p2p else len(group.members)
-        nranks = 2 if p2p else _nranks(rows, group)
         differ = np.zeros(n, dtype=bool) if p2p else (sig != self.sig[entry][:, None]).any(axis=1)
         for column, values in (
             ("group", np.full(n, number, np.int32)), ("seq", np.arange(n)),
@@ -423,7 +423,7 @@ class _Builder:
         )
 
 
-def _nranks(rows: Rows, group: Group) -> int:
+def ranks_of(rows: Rows, group: Group) -> int:
     """Ranks of a group; -1 where nothing tells them: others have no trace, or may belong to it."""
     if group.doubtful:
         return -1

@@ -113,11 +113,15 @@ class Limits:
     def hold(self, record: _Record) -> _Record | None:
         """The record without its numbers beyond the limits; None where it needs one of them."""
         kind = _kind(type(record))
-        wrong = [
-            name for name, low, high in kind.bounds if _beyond(getattr(record, name), low, high)
-        ]
-        for name in wrong:
-            self._note(record, name)
+        wrong = []
+        for name, low, high in kind.bounds:
+            value = getattr(record, name)
+            # 0, nothing and what is not known are within.
+            if value and (
+                _beyond(value, low, high) if type(value) is tuple else not low <= value <= high
+            ):
+                wrong.append(name)
+                self._note(record, name)
         if kind.sized and not wrong and _too_large(record):
             wrong = [name for name in (*_COUNTS, "size_bytes") if getattr(record, name, None)]
             self._note(record, wrong[0])

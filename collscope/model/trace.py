@@ -92,6 +92,8 @@ class TraceFile(msgspec.Struct, frozen=True):
     gpu: str | None = None  # what the device is, as NVIDIA H200
     named_rank: int | None = None  # by the file's name, where nothing in the trace tells the rank
     groups: tuple[tuple[int, ...], ...] = ()  # world ranks of the process groups it is in, if told
+    operators: bool = False  # the profiler recorded those of the host: its CPU activities
+    steps_before: int | None = None  # of the job, before the first one marked; None: not told
     diagnostics: tuple[Diagnostic, ...] = msgspec.field(default=())
 
 

@@ -36,7 +36,11 @@ class TraceCollective(msgspec.Struct, frozen=True, array_like=True):
 
 
 def shows_cpu_activities(collectives: Iterable[TraceCollective]) -> bool:
-    """Whether PyTorch's profiler recorded the host's side: only that tells elements and groups."""
+    """Whether collectives show that PyTorch's profiler recorded the host's side.
+
+    Only that tells elements and groups. Not all of its versions do: a trace with operators of the
+    host has it as well.
+    """
     return any(
         c.in_count is not None or c.out_count is not None or c.group is not None
         for c in collectives

@@ -59,6 +59,7 @@ def call_kind(name: str) -> int:
     return NOT_TOLD if found is None else _KINDS.get(found[1], NOT_TOLD)
 
 
+@lru_cache(maxsize=4096)
 def is_launch(name: str) -> bool:
     """Whether a call launches one kernel.
 
@@ -177,14 +178,17 @@ class CallRows:
         where   process and thread
         times   start and end, ns
         """
-        kind = call_kind(name) if isinstance(name, str) else NOT_TOLD
+        start, end = times
         own = number if isinstance(number, int) and 0 < number < _LIMIT else 0
-        if own and isinstance(name, str) and is_launch(name) and isinstance(times[0], int):
-            self._launches.extend((self._processes[where[0]], own, _within(times[0])))
-        self._captures |= isinstance(name, str) and captures(name)
+        kind = NOT_TOLD
+        if isinstance(name, str):
+            kind = call_kind(name)
+            if own and is_launch(name) and isinstance(start, int):
+                self._launches.extend((self._processes[where[0]], own, _within(start)))
+            elif captures(name):
+                self._captures = True
         if kind == NOT_TOLD and own not in self._launched:
             return
-        start, end = times
         if not (isinstance(start, int) and isinstance(end, int) and 0 <= start <= end < _LIMIT):
             return
         self._number.append(own)

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from collscope import stamps
-from collscope.kernel_names import classify
+from collscope.kernel_names import MARKERS, classify
 from collscope.model import Diagnostic, KernelSpan, KernelTotal, Profile, Severity
 from collscope.parsers._calls import CallRows, at_the_end, missing_numbers
 
@@ -43,6 +43,16 @@ _COPY = re.compile(
 _UNITS_NS = {"": 1000, "ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
 _TOTAL_COLUMN = re.compile(r"totalduration(ns|us|ms|s|)")
 
+# Rows of statistics that are host calls or whole domains: hipMemcpy, hsa_signal_wait_scacquire,
+# ncclAllReduce, HIP_API, KERNEL_DISPATCH. Kernels of those names have arguments or underscores.
+_HOST = re.compile(
+    r"(?:__)?hip[A-Z]\w*|hsa_\w+|p?nccl(?!\w*Kernel)[A-Z][A-Za-z]*|rocdec\w+|omp_\w+"
+    r"|[A-Z0-9_]+_API(?:_EXT)?|KERNEL_DISPATCH|MEMORY_COPY|MEMORY_ALLOCATION|SCRATCH_MEMORY"
+)
+_HOST_TEXT = (
+    "Rows of host calls or whole domains were left out: they are not GPU time. "
+    "Ingest the file of kernel statistics (kernel_stats.csv)."
+)
 _PROBLEMS = {
     "row_without_name": "Rows without a kernel name were skipped.",
     "bad_number": "Rows with a missing, negative or unreadable number were skipped.",
@@ -66,6 +76,8 @@ def number(value: object) -> int | float | None:
 
 def whole(value: object, scale: int = 1) -> int | None:
     """`number(value)` times `scale`, rounded; None when the value or the product is no number."""
+    if type(value) is int and scale == 1:  # most are
+        return value if 0 <= value < _LIMIT else None
     found = number(value)
     if found is None or found * scale >= _LIMIT:
         return None
@@ -213,7 +225,7 @@ class Rows:
             self.skip("bad_number", row, line)
         elif end_ns < start_ns:
             self.skip("ends_before_start", row, line)
-        else:
+        elif name not in MARKERS:
             name = self._shared.setdefault(name, name)
             where, queue = self._label(device), self._label(stream)
             call, blocks = (whole(value) or None for value in (*more, None, None)[:2])
@@ -322,6 +334,9 @@ class Rows:
         total_ns = whole(cells[columns.total], columns.scale_ns)
         if not isinstance(name, str) or not name.strip():
             self.skip("row_without_name", cells, line)
+            return
+        if _HOST.fullmatch(name.strip()):
+            self.note(Diagnostic(Severity.NOTICE, "host_api_stats", _HOST_TEXT, line, name))
             return
         # No execution lasts longer than `stamps` believes of one.
         if calls is None or total_ns is None or total_ns > max(calls, 1) * stamps.LONGEST_NS:

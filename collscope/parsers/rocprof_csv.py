@@ -6,7 +6,6 @@ The header decides. Lines are read one by one, so a torn line (an open quote) co
 from __future__ import annotations
 
 import csv
-import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,12 +21,6 @@ _STARTS = ("beginns", "starttimestamp")
 _ENDS = ("endns", "endtimestamp", "stoptimestamp")
 _HEAD_LINES = 5
 
-# Rows of statistics that are host calls or whole domains: hipMemcpy, hsa_signal_wait_scacquire,
-# ncclAllReduce, HIP_API, KERNEL_DISPATCH. Kernels of those names have arguments or underscores.
-_HOST = re.compile(
-    r"(?:__)?hip[A-Z]\w*|hsa_\w+|p?nccl(?!\w*Kernel)[A-Z][A-Za-z]*|rocdec\w+|omp_\w+"
-    r"|[A-Z0-9_]+_API(?:_EXT)?|KERNEL_DISPATCH|MEMORY_COPY|MEMORY_ALLOCATION|SCRATCH_MEMORY"
-)
 _WITHOUT_TIMES = {
     "no_gpu_times": "The file lists host calls, without kernel times and sizes. Ingest the kernel "
     "trace or the kernel statistics of the same run.",
@@ -148,7 +141,7 @@ def _add_row(rows: Rows, layout: _Layout, cells: list[str], line: int, process: 
         message = _WITHOUT_TIMES[layout.refused]
         rows.note(Diagnostic(Severity.NOTICE, layout.refused, message, line))
     elif layout.top is not None:
-        _add_total(rows, layout.top, cells, line)
+        rows.add_top(layout.top, cells, line)
     else:
         name, start, end = (cells[place] for place in layout.places)
         device = layout.device
@@ -159,18 +152,6 @@ def _add_row(rows: Rows, layout: _Layout, cells: list[str], line: int, process: 
         rows.add_span((name, start, end, agent, stream), layout.kind, line, process)
         if layout.number is not None:
             rows.add_number(process, cells[layout.number])
-
-
-def _add_total(rows: Rows, top: TopColumns, cells: list[str], line: int) -> None:
-    if _HOST.fullmatch(cells[top.name]):
-        message = (
-            "Rows of host calls or whole domains were left out: they are not GPU time. "
-            "Ingest the file of kernel statistics (kernel_stats.csv)."
-        )
-        name = cells[top.name]
-        rows.note(Diagnostic(Severity.NOTICE, "host_api_stats", message, line, name))
-        return
-    rows.add_top(top, cells, line)
 
 
 READER = text_profile_reader(

@@ -160,8 +160,9 @@ class _Reader:
 
 
 def _titled(line: str) -> bool:
-    # Statistics of rocprof have "Calls" and belong to another parser.
-    return "totalcalls" in column_key(line)
+    # rocprof's statistics have "Calls" and "TotalDurationNs".
+    key = column_key(line)
+    return "totalcalls" in key or ("calls" in key and "totalduration" in key)
 
 
 def _header(line: str) -> _Table | None:
@@ -181,7 +182,8 @@ def _header(line: str) -> _Table | None:
         columns = top_columns(text.split(mark))
         if columns is not None:
             return _Table(columns, partial(_listed, mark=mark, width=columns.width))
-    columns = top_columns(_comma_separated(text))
+    # The CSV files of rocprof belong to another parser.
+    columns = top_columns(_comma_separated(text)) if "totalcalls" in column_key(text) else None
     return None if columns is None else _Table(columns, _comma_separated)
 
 
@@ -203,11 +205,15 @@ def _column_table(titles: str, ruler: str) -> _Table | None:
 
 
 def _barred(line: str, bar: str) -> list[str]:
-    """Cells between bars; each has one blank of padding on both sides."""
+    """Cells between bars; each has one blank of padding on both sides.
+
+    Markdown may leave out the last bar.
+    """
     text = line.strip()
-    if not (len(text) > 1 and text.startswith(bar) and text.endswith(bar)):
+    closed = text.endswith(bar) or bar == "|"
+    if not (len(text) > 1 and text.startswith(bar) and closed):
         return []
-    cells = text[1:-1].split(bar)
+    cells = text[1:].removesuffix(bar).split(bar)
     return [cell.removeprefix(" ").removesuffix(" ") for cell in cells]
 
 

@@ -77,6 +77,11 @@ def load_system(name: str) -> System:
     )
 
 
+def system_names() -> tuple[str, ...]:
+    """Names of the shipped systems."""
+    return tuple(_files())
+
+
 def shipped_systems() -> tuple[System, ...]:
     """The systems that come with collscope, by name."""
     return tuple(_shipped(name) for name in _files())

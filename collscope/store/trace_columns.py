@@ -92,7 +92,7 @@ def encode_trace(trace: TraceFile) -> bytes:
         trace.collectives, trace.rank, trace.world_size,
         trace.host, trace.device, trace.steps, len(c), no_launch, widths,
         0 if trace.calls is None else len(trace.calls), call_widths, trace.gpu,
-        trace.groups, trace.named_rank,
+        trace.groups, trace.named_rank, trace.operators, trace.steps_before,
     )  # fmt: skip
     head = msgspec.msgpack.encode(header)
     return b"".join([len(head).to_bytes(8, "little"), head, *parts, *call_parts])
@@ -144,6 +144,8 @@ def decode_trace(data: bytes, *, host: bool = True) -> TraceFile:
         gpu=head.gpu,
         groups=head.groups,
         named_rank=head.named_rank,
+        operators=head.operators,
+        steps_before=head.steps_before,
     )
 
 

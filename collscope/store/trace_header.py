@@ -37,6 +37,9 @@ class TraceHeader(msgspec.Struct, array_like=True):
     gpu: str | None = None
     groups: tuple[tuple[int, ...], ...] = ()
     named_rank: int | None = None
+    # False and None in stores of before, too.
+    operators: bool = False
+    steps_before: int | None = None
 
 
 def header_of(data: bytes) -> tuple[TraceHeader, int]:
@@ -57,7 +60,8 @@ def read_cpu_activities(connection: sqlite3.Connection, run: str) -> bool:
         " WHERE label = ?",
         (run,),
     )
-    return any(shows_cpu_activities(header_of(columns)[0].collectives) for (columns,) in rows)
+    heads = (header_of(columns)[0] for (columns,) in rows)
+    return any(head.operators or shows_cpu_activities(head.collectives) for head in heads)
 
 
 def checked_bytes(read: Callable[[], _T], *errors: type[Exception]) -> _T:

@@ -14,7 +14,7 @@ from collscope.match.rows import Rows
 from collscope.match.traces import Calls
 from collscope.model.trace import Ints, Kind
 from collscope.timeline.records import RankOverlap, StreamOverlap
-from collscope.timeline.waits import CallTimes, first_long
+from collscope.timeline.waits import CallTimes, first_long, warmed_up
 
 _N = TypeVar("_N", Ints, npt.NDArray[np.float64])
 
@@ -83,7 +83,7 @@ def own_warm_until(rows: Rows) -> Ints:
     """
     until = np.full(len(rows.ranks), np.iinfo(np.int64).min)
     between = np.array([not e.op.point_to_point for e in rows.entries] + [False])
-    collective = np.flatnonzero(between[rows.entry])
+    collective = np.flatnonzero(between[rows.entry] & ~warmed_up(rows)[rows.trace])
     collective = collective[np.argsort(rows.stream[collective], kind="stable")]
     cuts = np.flatnonzero(np.diff(rows.stream[collective])) + 1
     for mine in np.split(collective, cuts):

@@ -107,7 +107,7 @@ def prepare(  # noqa: PLR0913 - what an analysis found
     told = [h for h in host if h is not None]
     return RecordedJob(
         rows, calls, times, exposed, steps, graph, contention, linked, linked_times,
-        full=shows_cpu_activities(rows.entries),
+        full=rows.operators or shows_cpu_activities(rows.entries),
         host_calls=len(told) == len(host),
         event_records=all(
             (h.kind == Call.RECORD).any() or not (h.kind == Call.WAIT).any() for h in told

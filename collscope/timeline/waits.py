@@ -75,7 +75,7 @@ def call_times(rows: Rows, calls: Calls, clocks: Clocks) -> CallTimes:
     )
     wait = np.where(known[call], wait, -1)
     last, lateness = _last(calls, start)
-    typical, warm_up = _warm_up(calls, np.maximum.reduceat(duration, first))
+    typical, warm_up = _warm_up(rows, calls, np.maximum.reduceat(duration, first))
     return CallTimes(
         known=known,
         transfer=transfer,
@@ -131,13 +131,25 @@ def _last(calls: Calls, start: Ints) -> tuple[npt.NDArray[np.int32], Ints]:
     return calls.trace[order[final]], start[order[final]] - start[order[before]]
 
 
-def _warm_up(calls: Calls, longest: Ints) -> tuple[npt.NDArray[np.float64], Bools]:
+def warmed_up(rows: Rows) -> Bools:
+    """Per trace whether the job had made steps before those that the trace marks.
+
+    Then the connections of its collectives are there, and a long first call is one of the job.
+    """
+    before = [steps is not None and steps > 0 for steps in rows.steps_before]
+    return np.array(before or [False] * len(rows.ranks), dtype=bool)
+
+
+def _warm_up(rows: Rows, calls: Calls, longest: Ints) -> tuple[npt.NDArray[np.float64], Bools]:
     """What such calls typically last at longest; and the first of groups that last 10 x it."""
+    done = np.logical_or.reduceat(warmed_up(rows)[calls.trace], calls.offsets[:-1])
     warm_up = np.zeros(len(calls), dtype=bool)
     typical = np.zeros(len(calls))
     plain = np.flatnonzero(~calls.p2p)
     first = plain[calls.seq[plain] == 0]
     for begin in first.tolist():
+        if done[begin]:
+            continue
         mine = plain[calls.group[plain] == calls.group[begin]]
         usual = first_long(longest[mine], calls.class_[mine])
         warm_up[mine[: len(usual)]] = True

@@ -49,9 +49,16 @@ bool is_init(std::string_view message) {
            message.starts_with("CommRevokeAsync ");
 }
 
+// "Channel 00/0 : 0[0] -> 1[1]" without what carries it is cut, as where a terminal wraps lines.
+// "Ring 00 : 3 -> 0 -> 1" and "Channel 00/02 : 0 1" list the ranks of a ring.
 bool is_link(std::string_view message) {
-    return starts_with_any(message, {"Channel ", "Ring ", "Coll ", "CollNet"}) &&
-           contains(message, " via ");
+    if (!starts_with_any(message, {"Channel ", "Ring ", "Coll ", "CollNet"})) {
+        return false;
+    }
+    const std::size_t arrow = find(message, " -> ");
+    return contains(message, " via ") ||
+           (arrow != npos && find(message.substr(arrow + 1), " -> ") == npos &&
+            find(message.substr(0, arrow), " : ") != npos);
 }
 
 bool is_env(std::string_view message) {

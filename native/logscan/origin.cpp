@@ -1,5 +1,7 @@
 #include "origin.h"
 
+#include <algorithm>
+
 #include "text.h"
 
 namespace logscan {
@@ -7,7 +9,7 @@ namespace logscan {
 namespace {
 
 constexpr std::size_t prefix_bytes = 200;
-constexpr std::size_t glue_search_limit = 65536;
+constexpr std::size_t glue_search_limit = 4096;  // processes of one pid
 
 // "NCCL INFO Bootstrap : Using eth0", "NCCL CALL ncclAllReduce(...)"; the word may end the line.
 bool level_at(std::string_view text, Anchor& anchor) {
@@ -103,6 +105,35 @@ bool looks_torn(std::string_view before) {
     return false;
 }
 
+// "-1", "0", "185.3": what a cell of a table holds.
+bool is_number(std::string_view text) {
+    const std::size_t sign = text.starts_with("-") ? 1 : 0;
+    return text.size() > sign && text.find_first_not_of("0123456789.", sign) == npos;
+}
+
+// "[1", "node1:12": a character that no host has in its name.
+bool is_no_name(std::string_view text) {
+    return std::any_of(text.begin(), text.end(), [](char c) {
+        return !(is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+                 c == '.' || c == '_');
+    });
+}
+
+// "nod" of "node1:12:12 [0] NCCL INFO", once or several times.
+bool begins_record(std::string_view host, std::string_view text) {
+    while (!text.empty()) {
+        std::size_t same = 0;
+        while (same < text.size() && same < host.size() && text[same] == host[same]) {
+            ++same;
+        }
+        if (same == 0) {
+            return false;
+        }
+        text.remove_prefix(same);
+    }
+    return true;
+}
+
 }  // namespace
 
 Anchor find_anchor(std::string_view line, std::size_t from) {
@@ -142,17 +173,25 @@ bool Origins::split_source(std::string_view line, std::size_t end, Source& sourc
 
 // Writers that share a pipe glue lines: "count 26843node1:12:12 [0] NCCL INFO ...". The host seems
 // to be "26843node1"; one already known that ends it, with the same pid, is the likelier reading.
+// At the beginning of a line what stands before it must be no part of a host's name:
+//     "  8388608  2097152  float  sum  -1node1:12:12 [1]", half a row of nccl-tests
+//     "nodenode1:12:12 [0]", the beginning of another record
 void Origins::drop_glued_text(std::string_view line, std::size_t after, Source& source) {
-    if (result_.processes.size() > glue_search_limit ||
-        (after == 0 && !looks_torn(line.substr(0, source.begin)))) {
+    const auto alike = of_pid_.find(source.pid);
+    if (alike == of_pid_.end() || alike->second.size() > glue_search_limit) {
         return;
     }
+    const bool torn = after != 0 || looks_torn(line.substr(0, source.begin));
     std::size_t best = 0;
-    for (const Process& process : result_.processes) {
-        const bool ends = !process.host.empty() && source.host.size() > process.host.size() &&
-                          source.host.ends_with(process.host);
-        if (ends && process.pid == source.pid && process.host.size() > best) {
-            best = process.host.size();
+    for (const std::uint32_t process : alike->second) {
+        const std::string_view host = result_.processes[process].host;
+        if (host.size() <= best || source.host.size() <= host.size() ||
+            !source.host.ends_with(host)) {
+            continue;
+        }
+        const std::string_view glued = source.host.substr(0, source.host.size() - host.size());
+        if (torn || is_number(glued) || is_no_name(glued) || begins_record(host, glued)) {
+            best = host.size();
         }
     }
     if (best > 0) {
@@ -169,6 +208,9 @@ std::uint32_t Origins::find_process(Process found) {
     key += found.host.empty() ? "-" : std::to_string(found.pid);
     const std::uint32_t process = process_keys_.intern(key);
     if (process == result_.processes.size()) {
+        if (!found.host.empty()) {
+            of_pid_[found.pid].push_back(process);
+        }
         result_.processes.push_back(std::move(found));
         cache_.fill({});  // what was taken for a host may now be text glued to this one
     }

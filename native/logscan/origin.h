@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <vector>
 
 #include "intern.h"
 #include "result.h"
@@ -72,6 +74,7 @@ private:
 
     Result& result_;
     StringTable process_keys_;
+    std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> of_pid_;  // with a host
     KeyTable<ThreadKey> threads_;
     std::array<Cached, 256> cache_;
     bool dropped_glued_text_ = false;

@@ -22,9 +22,10 @@ std::size_t colour_code(std::string_view text) {
 
 }  // namespace
 
-void Result::damaged(Counter code, std::uint64_t line, std::string_view record) {
-    count(code);
-    if (counted(code) <= damage_kept) {
+void Result::damaged(Counter code, std::uint64_t line, std::string_view record,
+                     std::uint64_t times) {
+    count(code, times);
+    if (counted(code) <= damage_kept * times) {
         damage.push_back({line, code, clean_text(record, excerpt_bytes)});
     }
 }

@@ -175,6 +175,7 @@ enum class Counter {
     overlong,
     nul,
     invalid_number,
+    repeated,
     size_
 };
 inline constexpr std::size_t counter_count = static_cast<std::size_t>(Counter::size_);
@@ -182,7 +183,8 @@ inline constexpr std::array<const char*, counter_count> counter_names = {
     "lines",       "bytes",    "coll",       "call",
     "kernel",      "tuning",   "messages",   "structure_skipped",
     "unknown",     "foreign",  "data_trace", "torn",
-    "interleaved", "overlong", "nul",        "invalid_number"};
+    "interleaved", "overlong", "nul",        "invalid_number",
+    "repeated"};
 
 struct Damage {
     std::uint64_t line;
@@ -207,12 +209,15 @@ struct Result {
     std::array<std::uint64_t, counter_count> counters{};
     std::vector<Damage> damage;
 
-    void count(Counter counter) { ++counters[static_cast<std::size_t>(counter)]; }
+    void count(Counter counter, std::uint64_t times = 1) {
+        counters[static_cast<std::size_t>(counter)] += times;
+    }
     std::uint64_t counted(Counter counter) const {
         return counters[static_cast<std::size_t>(counter)];
     }
     // Counts a content problem; the first fifty of each code are kept with an excerpt.
-    void damaged(Counter code, std::uint64_t line, std::string_view record);
+    void damaged(Counter code, std::uint64_t line, std::string_view record,
+                 std::uint64_t times = 1);
 
     static constexpr std::uint64_t damage_kept = 50;  // of each code
     static constexpr std::size_t unknown_kept = 20;

@@ -18,6 +18,29 @@ std::string_view trim_end(std::string_view text) {
     return text;
 }
 
+// What Ray adds to one of several equal lines, of which it leaves out the others:
+// "host:12:12 [0] NCCL INFO text [repeated 7x across cluster]"; the first such line of a log goes
+// on with "(Ray deduplicates logs by default. ...)". 0: nothing.
+std::uint64_t left_out(std::string_view line) {
+    constexpr std::size_t tail = 400;
+    line = trim_end(line);
+    if (line.empty() || (line.back() != ']' && line.back() != ')' && line.back() != 'm')) {
+        return 0;
+    }
+    line.remove_prefix(line.size() > tail ? line.size() - tail : 0);
+    constexpr std::string_view word = "[repeated ";
+    const std::size_t at = find(line, word);
+    if (at == npos) {
+        return 0;
+    }
+    line.remove_prefix(at + word.size());
+    const std::size_t digits = line.find_first_not_of("0123456789");
+    std::uint64_t times = 0;
+    Cursor number(line.substr(0, digits));
+    const bool whole = digits != npos && number.take_decimal(times);
+    return whole && line.substr(digits).starts_with("x across cluster]") ? times : 0;
+}
+
 // A progress bar may overwrite what follows a carriage return.
 std::string_view before_return(std::string_view text) { return text.substr(0, text.find('\r')); }
 
@@ -78,6 +101,9 @@ void Scanner::scan_line(std::string_view line, bool newline) {
     if (anchor.begin == npos) {
         scan_foreign(line);
         return;
+    }
+    if (const std::uint64_t times = left_out(line); times != 0) [[unlikely]] {
+        result_.damaged(Counter::repeated, line_, line, times);
     }
     scan_records(line, anchor, newline);
 }

@@ -48,6 +48,7 @@ constexpr NamedField fields[] = {
     {"Global rank start", Field::integer},
     {"Global rank stride", Field::integer},
     {"Rank", Field::integer},
+    {"rank", Field::integer},
     {"Src Rank", Field::integer},
     {"Dst Rank", Field::integer},
     {"Seq", Field::seq},
@@ -413,10 +414,11 @@ private:
     }
 
     // Whether an operator or annotation may tell of a collective or a step.
+    // "c10d::_allgather_base_" of PyTorch before 2.4
     static bool is_told(const Event& event) {
         const std::string_view name = event.name.substr(event.name.empty() ? 0 : 1);
         return event.name_escaped || name == "record_param_comms\"" || starts_with(name, "nccl:") ||
-               starts_with(name, "ProfilerStep");
+               starts_with(name, "c10d::") || starts_with(name, "ProfilerStep");
     }
 
     static double told_duration(const Event& event) {

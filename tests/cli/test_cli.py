@@ -152,7 +152,14 @@ def _options(command: Any, name: str) -> list[tuple[str, str, str]]:  # noqa: AN
 def test_an_option_means_the_same_in_every_command() -> None:
     every = [row for c in COMMANDS for row in _options(c.built, str(c.name))]
     told = {o: {help for _, option, help in every if option == o} for _, o, _ in every}
-    assert told["-o"] == told["--output"] == {"Write to a file.", "File, .json or .json.gz."}
+    assert (
+        told["-o"]
+        == told["--output"]
+        == {
+            "Write to a file, in the format of its ending; - is standard output. May be repeated.",
+            "File, .json or .json.gz.",
+        }
+    )
     assert told["-n"] == told["--ranks"]
     named = "ame of 'roofline --list', a file, or NODE+NETWORK"
     assert [help for help in told["--system"] if named not in help] == []

@@ -134,6 +134,31 @@ def test_bash_completes_commands_and_options(words: str, expected: set[str]) -> 
     assert set(done.stdout.split()) == expected
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("collscope report --system h10", {"h100"}),
+        ("collscope report --run ot", {"other"}),
+        ("collscope compare m", {"mine", "main"}),
+        ("collscope runs rm o", {"other"}),
+        ("collscope report --label m", {"mine"}),
+    ],
+)
+def test_bash_completes_values(
+    words: str, expected: set[str], samples: Path, tmp_path: Path
+) -> None:
+    db, table = tmp_path / "a.db", samples / "tables" / "synthetic.nccl-tests.txt"
+    assert collscope("ingest", "table", table, "--db", db, "--label", "mine").code == 0
+    log = samples / "nccl" / "mixed"
+    assert collscope("ingest", "log", log, "--db", db, "--run", "other").code == 0
+    place = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    environment = {
+        **os.environ, **place, "_COLLSCOPE_COMPLETE": "complete_bash", "COLLSCOPE_DB": str(db),
+    }  # fmt: skip
+    done = subprocess.run([COMMAND], env=environment, capture_output=True, text=True, check=False)
+    assert set(done.stdout.split()) == expected
+
+
 def test_a_long_ingest_says_how_far_it_is(samples: Path, tmp_path: Path) -> None:
     """Standard input stays open until the line stands on the terminal."""
     ours, theirs = pty.openpty()

@@ -62,7 +62,7 @@ def test_auto_after_one_kind_takes_the_others(document: Path, db_path: Path) -> 
 
 
 def test_a_table_between_lines_of_a_log_that_tell_nothing(samples: Path, db_path: Path) -> None:
-    text = "[0] NCCL INFO Connected 1 MSCCL algorithms\n"
+    text = "[0] NCCL INFO Setting affinity for GPU 0 to ff\n"
     path = db_path.parent / "run.log"
     path.write_text(text + (samples / "tables/msccl-allgather.md").read_text())
     assert collscope("ingest", "auto", path, "--db", db_path).code == 0

@@ -187,7 +187,7 @@ def test_unknown_forms_are_counted_by_kind() -> None:
     assert records == []
     assert [(d.severity, d.code, d.line, d.count) for d in diagnostics] == [
         (Severity.INFO, "unparsed_message", 8, 1),
-        (Severity.INFO, "unparsed_message", 4, 2),
+        (Severity.NOTICE, "channel_line_cut", 4, 2),
         (Severity.INFO, "unparsed_message", 9, 1),
     ]
     assert diagnostics[1].excerpt == "Channel x" + "y" * 191

@@ -196,6 +196,12 @@ def test_passes_by_fusion_threshold_are_figures() -> None:
     ]
 
 
+def test_a_torn_row_of_a_wrapper_is_counted() -> None:
+    whole, torn = read(WRAPPER), read(WRAPPER[: WRAPPER.rindex("sec")])
+    assert len(torn.measurements) == len(whole.measurements) - 1
+    assert [d.code for d in torn.diagnostics] == [*(d.code for d in whole.diagnostics), "torn_row"]
+
+
 def test_a_wrapper_without_a_heading_asks_for_the_operation() -> None:
     text = re.sub(r"^#+ testing output.*$", "", WRAPPER, flags=re.MULTILINE)
     found = registry.read_bytes("table", text.encode(), Hints())

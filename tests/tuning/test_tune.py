@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collscope.model import Op
-from collscope.stats import t_quantile
 from collscope.tuning import csv_format, optimizer_csv
 from collscope.tuning.choose import ENVIRONMENT, NOTHING, PLUGIN, Candidate, Everything, choose
 from collscope.tuning.decide import improvement, noise_floor, standings
@@ -228,13 +227,6 @@ def test_the_interval_is_that_of_paired_rounds() -> None:
     single = improvement({1: 2.0}, {1: 1.0})
     assert single is not None
     assert not single.beyond(0.02)
-
-
-def test_students_quantiles() -> None:
-    # tables: 0.975 with 2, 4 and 10 degrees of freedom; 0.5 is the middle
-    for freedom, expected in ((2, 4.303), (4, 2.776), (10, 2.228)):
-        assert t_quantile(0.975, freedom) == pytest.approx(expected, rel=0.05)
-        assert t_quantile(0.025, freedom) == pytest.approx(-expected, rel=0.05)
 
 
 def test_noise_floor() -> None:

@@ -57,7 +57,8 @@ _STRUCTURE_RULES = (
     # NCCL 2.13: P2P Chunksize set to 524288
     (re.compile(r"P2P Chunksize set to (\d+)"), "p2p_chunksize"),
     # RCCL 2.18: MSCCL: Initialization finished, localSize 1024    Using MSCCL files from /opt/…
-    (re.compile(r"(MSCCL.+|Using MSCCL.+)"), "msccl"),
+    #            Connected 1 MSCCL algorithms
+    (re.compile(r"(MSCCL.+|Using MSCCL.+|Connected \d+ MSCCL.+)"), "msccl"),
 )
 
 

@@ -97,6 +97,17 @@ def parse_messages(messages: LogMessages) -> tuple[list[LogRecord], list[Diagnos
 
 
 def _unparsed(kind: int, line: int, text: str, count: int) -> Diagnostic:
+    if kind == MessageKind.LINK:
+        return Diagnostic(
+            severity=Severity.NOTICE,
+            code="channel_line_cut",
+            message="Lines of channels that end before the transport, as where a terminal wraps"
+            " them, or name one that is not known: these transports are missing. Take the log's"
+            " file (NCCL_DEBUG_FILE), not what a terminal shows.",
+            line=line,
+            excerpt=text[:200],
+            count=count,
+        )
     name = next((k.name.lower() for k in MessageKind if k == kind), f"kind {kind}")
     return Diagnostic(
         severity=Severity.INFO,

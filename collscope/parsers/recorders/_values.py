@@ -35,7 +35,9 @@ def whole(value: object) -> int | None:
     if isinstance(value, str) and _DECIMAL.fullmatch(value):
         value = int(value)
     # bool is an int to Python.
-    return min(value, LIMIT - 1) if type(value) is int and value >= 0 else None
+    if type(value) is not int or value < 0:
+        return None
+    return value if value < LIMIT else LIMIT - 1
 
 
 def number(value: object) -> float | None:

@@ -409,11 +409,12 @@ class _Entries:
         self._one_counter = one_counter
         self._numbered = not (one_counter and whole_buffer)  # else the order in a group numbers it
         self._elements: dict[int, int | None] = {}
-        self._contradict: dict[tuple[Op, tuple[int | None, int | None], int | None, str], bool] = {}
+        self._ops: dict[str, Op] = {}  # by the name of an entry
+        self._known: dict[Hashable, TraceCollective] = {}  # most calls are made again and again
 
     def call(self, entry: Mapping[object, object], place: int) -> RecordedCall:
         """Call of one entry, which stands at a place in the dump."""
-        collective = self._agreed(entry, self._collective(entry), place)
+        collective = self._collective(entry, place)
         one_sided = collective.op.point_to_point or entry.get("is_p2p") is True
         counter = "p2p_seq_id" if one_sided and not self._one_counter else self._counter
         number_in_group = whole(entry.get(counter)) if self._numbered else None
@@ -435,13 +436,12 @@ class _Entries:
             timeout_ns=_ns((number(entry.get("timeout_ms")) or 0) * 1e6) or None,
         )
 
-    def _collective(self, entry: Mapping[object, object]) -> TraceCollective:
+    def _collective(self, entry: Mapping[object, object], place: int) -> TraceCollective:
+        """The collective of an entry, without the sizes and the type in which its sides differ."""
         name = text(entry.get("profiling_name")) or ""
-        op = parse_collective(_BACKEND.sub("", name, count=1))
-        arrow = _PEER.search(name)
+        op = self._op(name)
         datatype, factor = _datatype(entry)
         group = _group(entry)
-        members = self._groups.get(group or "")
         # Of a scatter c10d records what a rank gets as the input, and the root's parts, [[0]] on
         # other ranks, as the output (scatter of ProcessGroupNCCL.cpp).
         ends = ["input_sizes", "output_sizes"]
@@ -449,7 +449,15 @@ class _Entries:
         into, out = (
             self._count(entry.get(end), factor) for end in (reversed(ends) if turned else ends)
         )
-        return TraceCollective(
+        sides = [entry.get(side) for side in _TYPES]
+        types: set[str | None] = set()
+        if sides[0] != sides[1]:  # they are equal in nearly all entries
+            types = {text(t) for side in sides for t in sequence(side)}
+        key = name, datatype, into, out, group
+        if not types and key in self._known:
+            return self._known[key]
+        members, arrow = self._groups.get(group or ""), _PEER.search(name)
+        found = TraceCollective(
             op=op,
             datatype=datatype,
             in_count=into,
@@ -459,28 +467,22 @@ class _Entries:
             group_ranks=members,
             peer=int(arrow[2]) if arrow and op.point_to_point else None,
         )
-
-    def _agreed(
-        self, entry: Mapping[object, object], found: TraceCollective, place: int
-    ) -> TraceCollective:
-        """The collective without the sizes and the type in which its input and output differ."""
-        name = text(entry.get("profiling_name")) or ""
-        counts = found.in_count, found.out_count
-        sides = [entry.get(side) for side in _TYPES]
-        types: set[str | None] = set()
-        if sides[0] != sides[1]:  # they are equal in nearly all entries
-            types = {text(t) for side in sides for t in sequence(side)}
         # c10d and torchcomms take no tensors of two types in one call.
         mixed = len(types) > 1
-        key = found.op, counts, found.group_size, name
-        if key not in self._contradict:
-            self._contradict[key] = counts_contradict(*key)
-        if not mixed and not self._contradict[key]:
+        if not mixed and not counts_contradict(op, (into, out), found.group_size, name):
+            if not types:
+                self._known[key] = found
             return found
-        text_of = f"{name}: in {counts[0]}, out {counts[1]} of {', '.join(sorted(map(str, types)))}"
+        text_of = f"{name}: in {into}, out {out} of {', '.join(sorted(map(str, types)))}"
         self._notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, place, text_of)
         datatype = None if mixed else found.datatype
         return replace(found, datatype=datatype, in_count=None, out_count=None)
+
+    def _op(self, name: str) -> Op:
+        found = self._ops.get(name)
+        if found is None:
+            found = self._ops[name] = parse_collective(_BACKEND.sub("", name, count=1))
+        return found
 
     def _count(self, shapes: object, factor: int) -> int | None:
         if type(shapes) is list and len(shapes) == 1:  # nearly all are of one vector

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from collscope.model import Op
-from collscope.parsers._names import op_of_program
+from collscope.parsers._names import op_of_program, op_of_text
 from collscope.parsers._titles import Titles
 from collscope.parsers.tables._measure import Setting
 
@@ -27,7 +27,8 @@ _TESTS = re.compile(r"\b(nccl|rccl)-tests:? version\b(?:.*?-library=(\d{4,7})\b)
 # A title that says RCCL and not "NCCL/RCCL"; the folder or address of rccl-tests
 _RCCL = re.compile(r"(?<![\w/])RCCL\b(?!/)|\brccl-tests\b")
 # NCCL version 2.18.5+cuda12.2 / RCCL version : 2.22.3-HEAD:271856d
-_LIBRARY = re.compile(r"\b([NR]CCL) version\s*:?\s*(\d[\w.+:-]*)")
+# What it was built for is no part of the version, as in logs.
+_LIBRARY = re.compile(r"\b([NR]CCL) version\s*:?\s*(\d[\w.:-]*)")
 # # nThread 1 nGpus 8 minBytes 1 … step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 … graph: 0
 _OPTIONS = re.compile(r"\bnThread (\d{1,6}) nGpus (\d{1,6})\b")
 _ITERATIONS = re.compile(r"(?<!warmup )(?<!agg )\biters: (\d{1,9})\b")
@@ -35,6 +36,8 @@ _GRAPH = re.compile(r"\bgraph: (\d{1,9})\b")
 # # Blocking Enabled: wait and barrier after each inner iteration (-m)
 _BLOCKING = re.compile(r"^#\s*Blocking Enabled: ([^(]*)")
 # srun -n16 -N2 … / mpirun -np 8 … / srun --ntasks=16 --nodes 2
+# …/gib/scripts/run_nccl_tests.sh -t all_gather -b 1K: a script that takes the test's name
+_WRAPPER = re.compile(r"(?<![A-Za-z])[nr]ccl[-_]?tests?\S*\s(?:.*\s)?-t[= ]([a-z][a-z_]+)\b")
 _LAUNCHER = re.compile(r"\b(srun|mpirun|mpiexec|orterun)\b(.*)")
 _PROCESSES = re.compile(r"(?:^|\s)(?:-np?|--np?|--ntasks)[=\s]?(\d{1,7})\b")
 _NODES = re.compile(r"(?:^|\s)(?:-N|--nodes)[=\s]?(\d{1,7})\b")
@@ -113,6 +116,8 @@ class Context:
 
     def _read_command(self, line: str) -> None:
         op = op_of_program(line)
+        wrapped = _WRAPPER.search(line) if op is None else None
+        op = op_of_text(wrapped[1]) if wrapped else op
         launcher = _LAUNCHER.search(line)
         if op is None and launcher is None:
             return
@@ -152,10 +157,15 @@ class Context:
         device = first[2] or None if first else None
         library = self.library or library_of_device(device)
         version = self.library_version
+        named = len(own)
+        least = max(self._ranks, default=-1) + 1
+        if least > len(self._ranks):  # people cut long lists
+            own = []
         return Setting(
             op=self.op or Op.UNKNOWN,
             nranks=len(own) or self._launched(),
             nnodes=len({host for _, host, _ in own}) or self._nodes,
+            least=least if named and not own else None,
             iterations=self._iterations,
             method=self._method(library),
             library=" ".join((library, version)) if library and version else library,

@@ -51,6 +51,7 @@ class Setting(msgspec.Struct, frozen=True):
     op: Op = Op.UNKNOWN
     nranks: int | None = None
     nnodes: int | None = None
+    least: int | None = None  # ranks that there are at least, where some are not named
     iterations: int | None = None
     method: str | None = None
     library: str | None = None
@@ -143,22 +144,33 @@ def count_of(result: Result, setting: Setting) -> int | None:
     return result.size // one if one and result.size % one == 0 else None
 
 
-def ranks_by_bandwidth(op: Op, results: Iterable[Result]) -> int | None:
-    """Number of ranks that the printed times and bus bandwidths of an operation leave possible.
+def factor_of(results: Iterable[Result]) -> tuple[float, float] | None:
+    """What bus over algorithm bandwidth may be by all results; None where they do not tell it.
 
-    returns  None unless exactly one number from 2 to 16384 fits every row
+    The algorithm bandwidth is the printed one, and that of size and time. The first is larger than
+    the second where two results contradict each other.
     """
     lowest, highest = 0.0, math.inf
     for r in results:
-        time, busbw = interval(r.time), interval(r.busbw)
-        if r.size and time and busbw:
+        time, busbw, printed = interval(r.time), interval(r.busbw), interval(r.algbw)
+        if busbw is None:
+            continue
+        if r.size and time and time[0] > 0:
             # busbw [GB/s] = factor * size / time [us] / 1000
             lowest = max(lowest, busbw[0] * time[0] * 1e3 / r.size)
             highest = min(highest, busbw[1] * time[1] * 1e3 / r.size)
-    if (bus_factor(op, 2) or 0) == (bus_factor(op, 3) or 0) or highest == math.inf:
-        return None
-    fit = [n for n in range(2, _MOST_RANKS) if lowest <= (bus_factor(op, n) or 0) <= highest]
-    return fit[0] if len(fit) == 1 else None
+        if printed and printed[0] > 0:
+            lowest = max(lowest, busbw[0] / printed[1])
+            highest = min(highest, busbw[1] / printed[0])
+    return None if highest == math.inf else (lowest, highest)
+
+
+def ranks_by_factor(op: Op, factor: tuple[float, float]) -> list[int]:
+    """Numbers of ranks, 2 to 16383, that a factor leaves possible; none where it tells none."""
+    lowest, highest = factor
+    if (bus_factor(op, 2) or 0) == (bus_factor(op, 3) or 0):
+        return []
+    return [n for n in range(2, _MOST_RANKS) if lowest <= (bus_factor(op, n) or 0) <= highest]
 
 
 def _agrees(result: Result, factor: float) -> bool:

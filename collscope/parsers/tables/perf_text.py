@@ -5,7 +5,9 @@ Also inside logs, job outputs, issue texts and slides; several tables in one tex
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -20,8 +22,9 @@ from collscope.parsers.tables._measure import (
     LIMIT,
     Result,
     Setting,
+    factor_of,
     measure,
-    ranks_by_bandwidth,
+    ranks_by_factor,
 )
 from collscope.parsers.tables._rows import (
     Layout,
@@ -39,7 +42,8 @@ if TYPE_CHECKING:
     from collscope.parsers.hints import TableHints
 
 DIALECT = "perf_text"
-_TRAILER = "Avg bus bandwidth"
+# "# Avg bus bandwidth    : 70.742", and no sentence about it; two where processes write at once
+_TRAILER = re.compile(r"Avg bus bandwidth\s*:\s*[\d.eE+-]+\s*(?:$|#)")
 
 _CUT_TEXT = "Rows that are cut or broken were left out."
 _MIXED_TEXT = (
@@ -55,6 +59,13 @@ _OP_TEXT = (
 _RANKS_TEXT = (
     "The text does not give the number of ranks: it was computed from the printed times and"
     " bandwidths."
+)
+_OTHER_RANKS_TEXT = (
+    "The printed bandwidths are of another number of ranks than the text names: theirs counts. Say"
+    " otherwise with collscope ingest table --ranks N"
+)
+_LIKE_ALL_REDUCE = (
+    "; its bus bandwidths exceed the algorithm's, as those of AllReduce and its variants alone do"
 )
 _NO_RANKS_TEXT = (
     "The text does not give the number of ranks, so there is no bus bandwidth. Give it with"
@@ -111,6 +122,12 @@ class _Table:
         told = self.setting.op
         self.foreign |= told not in (Op.UNKNOWN, op)
         self.setting = replace(self.setting, op=Op.UNKNOWN if self.foreign else op)
+
+    def part(self, results: list[Result]) -> _Table:
+        """A table of some of the rows."""
+        own = _Table(self.layout, self.setting, self.title, foreign=self.foreign)
+        own.results = results
+        return own
 
     def add(self, results: list[Result]) -> None:
         """Take a row. Sizes of a sweep rise; a fall to another size than the first is a mix."""
@@ -197,7 +214,7 @@ class _Reader:
         self._layout = layout
 
     def _other(self, number: int, line: str, text: str, cells: list[str]) -> None:
-        if _TRAILER in text:
+        if _TRAILER.search(text):
             self.context.op = None  # of the next run a line of its own tells
             self._ended += 1
             if self._ended > 1 and self._tables:
@@ -214,7 +231,8 @@ class _Reader:
         if self.context.read(line if "ersion" in line else text):
             self._open = False
             self._layout = Layout()
-            self._awaited = 0  # another run begins: the last one may have failed before its rows
+            # Another run begins: the last one may have failed before its rows.
+            self._awaited = self._ended = 0
 
     def _drop_broken(self) -> None:
         if self._broken is not None:
@@ -232,8 +250,14 @@ class _Reader:
         return tuple(found)
 
     def _measurements(self, table: _Table, used: Counter[object]) -> list[Measurement]:
-        if table.mixed_at is not None:
+        found: list[Measurement] = []
+        for part in _parts(table):
+            found += self._of_part(part, used)
+        if found and table.mixed_at is not None:
             self.notes.add(Severity.DATA_LOSS, "interleaved_tables", _MIXED_TEXT, table.mixed_at)
+        return found
+
+    def _of_part(self, table: _Table, used: Counter[object]) -> list[Measurement]:
         setting = self._complete(table)
         if setting.op is Op.UNKNOWN or not self._whole_sizes(table, setting):
             return []
@@ -276,13 +300,20 @@ class _Reader:
         op = hints.op or (setting.op if setting.op is not Op.UNKNOWN else None)
         if op is None and not table.foreign:
             op = op_of_program(hints.name) or op_of_text(hints.name)
+        factor = factor_of(rows)
         if op is None:
             # Not told by the columns: those of all_reduce_bias_perf are all_reduce_perf's.
-            self.notes.add(Severity.DATA_LOSS, "op_unknown", _OP_TEXT, line)
+            exceeds = factor is not None and 1 < factor[0] <= factor[1]
+            text = _OP_TEXT + _LIKE_ALL_REDUCE * exceeds
+            self.notes.add(Severity.DATA_LOSS, "op_unknown", text, line)
             return setting
         nranks = hints.nranks or setting.nranks
+        possible = [] if factor is None else ranks_by_factor(op, factor)
+        least = () if setting.least is None else (setting.least,)
+        told = next((n for n in least if n in possible), None)
+        alone = possible[0] if len(possible) == 1 else told
         if nranks is None and not _of_one_rank(table, op):
-            nranks = _ranks_of_sizes(op, rows) or ranks_by_bandwidth(op, rows)
+            nranks = _ranks_of_sizes(op, rows) or alone
             found = nranks is not None
             self.notes.add(
                 Severity.NOTICE,
@@ -290,10 +321,32 @@ class _Reader:
                 _RANKS_TEXT if found else _NO_RANKS_TEXT,
                 line,
             )
+        elif hints.nranks is None and alone is not None and alone != nranks:
+            self.notes.add(Severity.NOTICE, "nranks_inferred", _OTHER_RANKS_TEXT, line)
+            nranks, setting = alone, replace(setting, nnodes=None)
         for r in rows:
             if not _of_one_rank(table, op) and not _size_fits(op, r, nranks):
                 self.notes.add(Severity.NOTICE, "size_mismatch", _SIZE_TEXT, r.line)
         return replace(setting, op=op, nranks=nranks, nnodes=hints.nnodes or setting.nnodes)
+
+
+def _parts(table: _Table) -> list[_Table]:
+    """The table, or its sweeps where their bandwidths are of different numbers of ranks.
+
+    Who prints the last lines of several outputs (grep) makes one table of them.
+    """
+    lines = [list(of_line) for _, of_line in groupby(table.results, key=lambda r: r.line)]
+    sweeps = [lines[:1]]
+    for before, here in pairwise(lines):
+        if here[0].size <= before[0].size:
+            sweeps.append([])
+        sweeps[-1].append(here)
+    factors = [factor_of(r for of_line in sweep for r in of_line) for sweep in sweeps]
+    known = [f for f in factors if f is not None and f[0] <= f[1]]
+    whole = all(len(sweep) > 1 for sweep in sweeps) and len(known) == len(sweeps)
+    if not whole or max(f[0] for f in known) <= min(f[1] for f in known):
+        return [table]
+    return [table.part([r for of_line in sweep for r in of_line]) for sweep in sweeps]
 
 
 def _of_one_rank(table: _Table, op: Op) -> bool:

@@ -24,12 +24,14 @@ _ROW = re.compile(
     r"\s*nDev per thread:\s*(\d{1,4}) - number of (float|double|half):\s*(\d{1,15}) - "
     r"Time:\s*(\d{1,9}\.\d{1,9}) sec \(avg over repeated (\d{1,9}) times\)\s*"
 )
+_BEGIN = "nDev per thread:"
 # tested on 2 nodes, 2gpu each
 _TESTED = re.compile(r"\s*tested on (\d{1,6}) nodes?, (\d{1,4}) ?gpus? each\s*", re.IGNORECASE)
 # # testing output measuring `allReduce()` and `wait()` combined
 _HEADING = re.compile(r"#{1,6}\s+(.*)")
 _TYPES = {"float": Datatype.FLOAT32, "double": Datatype.FLOAT64, "half": Datatype.FLOAT16}
 
+_TORN_TEXT = "Rows that are cut or damaged were left out."
 _OP_TEXT = (
     "Times of calls were left out because their heading names no operation. Name it with collscope"
     " ingest table --op NAME"
@@ -72,6 +74,8 @@ def parse(text: str, hints: TableHints) -> MeasurementSet:
             result = Result(last, size, time_us, count=count, datatype=datatype)
             measured = measure(result, setting, notes)
             found += [] if measured is None else [measured]
+        elif line.lstrip().startswith(_BEGIN):
+            notes.add(Severity.DATA_LOSS, "torn_row", _TORN_TEXT, last, line)
     return MeasurementSet(DIALECT, tuple(found), lines=last, diagnostics=notes.diagnostics)
 
 

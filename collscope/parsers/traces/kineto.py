@@ -2,13 +2,17 @@
 
 Event categories and arguments: kineto's output_json.cpp and ActivityType.cpp. What a collective
 kernel is comes from its own arguments (2024 and later), from the record_param_comms that launched
-it (early 2024), from the annotation around its launch, or from its name.
+it (early 2024), from the annotation around its launch, or from its name. One file of several ranks
+is TraceLens's (TraceFusion), which gives each event the rank of its trace.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from collscope.model import Diagnostic, Severity
 from collscope.parsers.reader import trace_reader
@@ -44,11 +48,34 @@ def parse(chunks: Iterable[bytes], name: str) -> list[TraceFile]:
     chunks   the decompressed file, in order
     name     what diagnostics call the file
     """
-    slicer, collector = Slicer(), Collector()
+    slicer = Slicer()
     reader: ArrayReader[Event, Slice] = ArrayReader(chunks, _OPENING, slicer.open, slicer.scanned)
+    collectors: dict[int | None, Collector] = defaultdict(Collector)
     for part in reader:
-        collector.add(slicer.of_events(part) if isinstance(part, list) else part)
-    return trace_files(collector, read_header(reader.head, reader.tail), _problems(reader, name))
+        if isinstance(part, Slice):
+            collectors[None].add(part)
+            continue
+        for rank, events in _of_ranks(part, several=slicer.several).items():
+            collectors[rank].add(slicer.of_events(events))
+    header, problems = read_header(reader.head, reader.tail), _problems(reader, name)
+    if len(collectors) > 1:
+        # What names no rank orders nothing: titles of processes and threads.
+        collectors.pop(None, None)
+    found: list[TraceFile] = []
+    for rank, collector in collectors.items() or [(None, Collector())]:
+        own = header if rank is None else replace(header, rank=rank)
+        found += trace_files(collector, own, [] if found else problems)
+    return found
+
+
+def _of_ranks(events: list[Event], *, several: bool) -> dict[int | None, list[Event]]:
+    """Events by the rank that their arguments name, where a trace is of several."""
+    if not several:
+        return {None: events}
+    found: dict[int | None, list[Event]] = defaultdict(list)
+    for event in events:
+        found[None if event.args is None else event.args.of_rank].append(event)
+    return found
 
 
 def _problems(reader: ArrayReader[Event, Slice], name: str) -> list[Diagnostic]:

@@ -63,6 +63,8 @@ def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> 
             library_version=header.library_version,
             steps=tuple(sorted(zip(step_start.tolist(), step_end.tolist(), strict=True))),
             calls=_host_calls(seen, header, call, times) if len(parts) == 1 else None,
+            operators=seen.cpu,
+            steps_before=seen.steps_before,
             diagnostics=notes,
         )
         for which in parts
@@ -126,7 +128,7 @@ def _look_up(seen: Collector, thread: Ints, launch_us: Floats) -> tuple[int, int
             continue
         number = host.annotations.around(*where)
         if number >= 0:
-            rows.collective[row] = host.annotations.place[number]
+            rows.collective[row] = seen.annotation(number)
             continue
         hint = seen.hint(rows.name[row])
         rows.collective[row] = seen.place_of(hint, partial(_named, hint))

@@ -139,19 +139,47 @@ def _operation(args: Arguments) -> Op:
     return op
 
 
-def from_annotation(name: str, args: Arguments) -> TraceCollective:
-    """The collective of an ``nccl:`` annotation; its input's size where shapes were recorded."""
+def from_annotation(
+    name: str, args: Arguments, operator: Arguments | None, known: Known
+) -> TraceCollective:
+    """The collective of an ``nccl:`` annotation; its sizes where shapes were recorded.
+
+    operator  arguments of the ``c10d::`` operator around it, if any: its output tells the group's
+              size, where each rank puts in or gets out one part of equal parts
+    """
     # "nccl:all_reduce", "Input Dims": [[19618307]], "Input type": ["float"]
     op = parse_collective(name)
     dims, types = _json(args.dims), _json(args.types)
     if not (isinstance(dims, list) and len(dims) == 1 and isinstance(dims[0], list) and dims[0]):
         return TraceCollective(op)
     shape = whole_list(dims[0])
-    known = isinstance(types, list) and len(types) == 1 and isinstance(types[0], str)
-    datatype, factor = parse_dtype(types[0]) if known and isinstance(types, list) else (None, 1)
+    typed = isinstance(types, list) and len(types) == 1 and isinstance(types[0], str)
+    datatype, factor = parse_dtype(types[0]) if typed and isinstance(types, list) else (None, 1)
     if shape is None or datatype in (None, Datatype.UNKNOWN):
         return TraceCollective(op)
-    return TraceCollective(op, datatype, in_count=_count(prod(shape), factor))
+    n_in = prod(shape)
+    n_out = None if operator is None else _output(op, operator, shape)
+    size = None if n_out is None else _ratio(op, n_in, n_out)
+    if size is None or size > (known.world_size or MOST_RANKS):
+        return TraceCollective(op, datatype, in_count=_count(n_in, factor))
+    counts = _count(n_in, factor), _count(n_out, factor)
+    return TraceCollective(op, datatype, in_count=counts[0], out_count=counts[1], group_size=size)
+
+
+def _output(op: Op, operator: Arguments, shape: tuple[int, ...]) -> int | None:
+    """Elements of the output of an operator that has the input `shape`; None where not told."""
+    # "c10d::_allgather_base_", "Input Dims": [[1073741824], [16777216], []]: output, input, group
+    dims = _json(operator.dims)
+    if op not in (Op.ALL_GATHER, Op.REDUCE_SCATTER) or not isinstance(dims, list) or len(dims) < 2:
+        return None
+    output, given = whole_list(dims[0]), whole_list(dims[1])
+    return prod(output) if output and given == shape else None
+
+
+def _ratio(op: Op, n_in: int, n_out: int) -> int | None:
+    """Ranks of a group by what each puts in and gets out; None where it is no whole number."""
+    whole, part = (n_out, n_in) if op is Op.ALL_GATHER else (n_in, n_out)
+    return whole // part if part and whole and whole % part == 0 else None
 
 
 def own_rank(args: Arguments) -> int | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collscope.kernel_names import KernelName, classify, looks_related
+from collscope.kernel_names import MARKERS, KernelName, classify, looks_related
 from collscope.model import Op
 from collscope.model.trace import Kind
 from collscope.parsers._columns import Index
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     Describe = Callable[[kineto_calls.Known], kineto_calls.Described]
 
 
+_DIGITS = 10  # of the number of a step
+
+
 class Collector:
     """What was seen so far; events may come in any order.
 
@@ -41,6 +44,9 @@ class Collector:
         self.devices: Index[int | str | None] = Index()
         self.host = Host()
         self.steps: list[tuple[float, float]] = []
+        self.steps_before: int | None = None  # the lowest number of a marked step
+        self.annotated: list[tuple[str, Arguments]] = []  # by the place that annotations hold
+        self.shaped: list[Arguments] = []  # by the place that operators hold
         self.describe: list[Describe] = []  # by the place that rows.collective holds
         self.described: dict[int, Arguments] = {}  # by place, of each kind that names a collective
         self.named: list[tuple[int, int]] = []  # row and External id of kernels that name one
@@ -67,19 +73,23 @@ class Collector:
         gpu["kind"][named[gpu["name"]]] = Kind.KERNEL
         related = np.array([hint is not False for hint in hints], dtype=bool)
         told = np.flatnonzero((gpu["kind"] == Kind.KERNEL) & related[gpu["name"]]).tolist()
+        # Packets that execute nothing are no rows.
+        executes = np.array([text not in MARKERS for text in part.names], dtype=bool)
+        kept = np.flatnonzero(executes[gpu["name"]])
+        place = np.cumsum(executes[gpu["name"]]) - 1 + first
         rows.extend(
-            kind=gpu["kind"],
-            name=np.array(names, dtype=np.int32)[gpu["name"]],
-            collective=np.full(len(gpu["kind"]), -1, dtype=np.int32),
-            blocks=np.full(len(gpu["kind"]), -1, dtype=np.int32),
-            seq=gpu["seq"],
-            correlation=gpu["correlation"],
-            start=gpu["start_us"],
-            duration=gpu["duration_us"],
+            kind=gpu["kind"][kept],
+            name=np.array(names, dtype=np.int32)[gpu["name"][kept]],
+            collective=np.full(len(kept), -1, dtype=np.int32),
+            blocks=np.full(len(kept), -1, dtype=np.int32),
+            seq=gpu["seq"][kept],
+            correlation=gpu["correlation"][kept],
+            start=gpu["start_us"][kept],
+            duration=gpu["duration_us"][kept],
         )
         events = part.decode(told)
         kernels = [
-            (first + row, hints[name], event)
+            (int(place[row]), hints[name], event)
             for row, name, event in zip(told, gpu["name"][told].tolist(), events, strict=False)
         ]
         # Tables are numbered in the order in which the events name their values.
@@ -94,7 +104,8 @@ class Collector:
             take(value)
         streams = np.array([self.streams[pair] for pair in part.streams], dtype=np.int32)
         devices = np.array([self.devices[pair[0]] for pair in part.streams], dtype=np.int32)
-        rows.extend(stream=streams[gpu["stream"]], device=devices[gpu["stream"]])
+        of_stream = gpu["stream"][kept]
+        rows.extend(stream=streams[of_stream], device=devices[of_stream])
         self.host.add(part)
 
     def place_of(self, key: Hashable, describe: Describe) -> int:
@@ -169,15 +180,37 @@ class Collector:
         name = event.name
         if name == "record_param_comms":
             self._record(event)
-        elif name is not None and name.startswith(("nccl:", "ProfilerStep")):
+        elif name is not None and name.startswith(("nccl:", "c10d::", "ProfilerStep")):
             timed = usable_times(event, self.origin_us)
             if timed is not None and name.startswith("ProfilerStep"):
                 self.steps.append(timed)
+                self._number(name)
+            elif timed is not None and name.startswith("c10d::"):
+                self.shaped.append(event.args or NO_ARGUMENTS)
+                self._span(self.host.operators, event, timed, len(self.shaped) - 1)
             elif timed is not None and parse_collective(name) is not Op.UNKNOWN:
-                args = event.args or NO_ARGUMENTS
-                key = (name, bytes(args.dims), bytes(args.types))
-                place = self.place_of(key, partial(_annotated, name, args))
-                self._span(self.host.annotations, event, timed, place)
+                self.annotated.append((name, event.args or NO_ARGUMENTS))
+                self._span(self.host.annotations, event, timed, len(self.annotated) - 1)
+
+    def _number(self, name: str) -> None:
+        """Take the number of a marked step: so many came before it."""
+        # ProfilerStep#10, of torch.profiler since 1.8.1
+        number = name.partition("#")[2]
+        if number.isascii() and number.isdigit() and len(number) < _DIGITS:
+            known = self.steps_before
+            self.steps_before = int(number) if known is None else min(int(number), known)
+
+    def annotation(self, number: int) -> int:
+        """Place of the collective that an annotation of the host tells."""
+        host = self.host
+        name, args = self.annotated[host.annotations.place[number]]
+        around = host.operators.around(
+            host.annotations.thread[number], host.annotations.start[number]
+        )
+        operator = None if around < 0 else self.shaped[host.operators.place[around]]
+        dims = b"" if operator is None else bytes(operator.dims)
+        key = (name, bytes(args.dims), bytes(args.types), dims)
+        return self.place_of(key, partial(_annotated, name, args, operator))
 
     def _record(self, event: Event) -> None:
         args, timed = event.args, usable_times(event, self.origin_us)
@@ -190,8 +223,10 @@ class Collector:
         return spans.add(self.host.threads[event.tid], start, start + duration, place)
 
 
-def _annotated(name: str, args: Arguments, _known: kineto_calls.Known) -> kineto_calls.Described:
-    return kineto_calls.Described(kineto_calls.from_annotation(name, args))
+def _annotated(
+    name: str, args: Arguments, operator: Arguments | None, known: kineto_calls.Known
+) -> kineto_calls.Described:
+    return kineto_calls.Described(kineto_calls.from_annotation(name, args, operator, known))
 
 
 def _narrow(value: int | None) -> int:

@@ -34,6 +34,7 @@ class Arguments(msgspec.Struct, gc=False):
     rank_start: int | None = field(name="Global rank start", default=None)
     rank_stride: int | None = field(name="Global rank stride", default=None)
     rank: int | None = field(name="Rank", default=None)
+    of_rank: int | None = field(name="rank", default=None)  # of traces that TraceLens joined
     source: int | None = field(name="Src Rank", default=None)
     destination: int | None = field(name="Dst Rank", default=None)
     seq: int | None = field(name="Seq", default=None)

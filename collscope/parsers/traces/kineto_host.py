@@ -99,6 +99,7 @@ class Host:
         self.threads: Index[int | str | None] = Index()
         self.records = Spans()
         self.annotations = Spans()
+        self.operators = Spans()  # of c10d
         self.kind = array("b")  # of calls; `NOT_TOLD` where the name names none of `Call`
         self.thread = array("i")
         self.start = array("d")

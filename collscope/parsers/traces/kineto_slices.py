@@ -31,6 +31,8 @@ _LIMIT = 2**63
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*"?(\d+)(\.\d*[1-9])?')
 # "ts": 1682725898236567.123: a float of that size is exact to 250 ns only.
 _EXACT_DIGITS = 14
+# "args": {"External id": 1, …, "rank": 0, "pid_raw": 3194582}, of TraceLens's TraceFusion
+_OF_RANK = re.compile(rb'"rank"\s*:\s*\d+\s*[,}]')
 _KINDS = {
     **dict.fromkeys(("kernel", "Kernel"), Kind.KERNEL),
     **dict.fromkeys(("gpu_memcpy", "Memcpy"), Kind.COPY),
@@ -78,17 +80,21 @@ class Slicer:
         """Start without an event."""
         self._type: type[Event] = Event
         self._origin_us = 0
+        self.several = False  # events name the rank that they are of
 
     def open(self, text: bytes) -> type[Event]:
         """Type of the events of a trace, by the beginning of their text."""
         first = _FIRST_TIME.search(text)
         large = first is not None and len(first[1]) >= _EXACT_DIGITS and first[2] is not None
         self._type = ExactEvent if large else Event
+        self.several = _OF_RANK.search(text) is not None
         self._events = msgspec.json.Decoder(list[self._type], strict=False)  # type: ignore[name-defined]
         return self._type
 
     def scanned(self, text: bytes, end: int) -> Slice | None:
         """The events before a place of the text; None where they have to be decoded."""
+        if self.several:
+            return None
         found = scan(text, end, self._type is ExactEvent, self._origin_us)
         if found is None:
             return None

@@ -196,7 +196,9 @@ def communicator_rows(
     usage = _usage(totals, classes)
     seen: dict[int, set[int]] = defaultdict(set)
     world: dict[int, set[int]] = defaultdict(set)
+    members: dict[int, set[int]] = defaultdict(set)
     for comm_id, rank, world_rank, logged in connection.execute(_MEMBERS, (run,)):
+        members[comm_id].add(rank)
         if logged:
             seen[comm_id].add(rank)
         if world_rank is not None:
@@ -206,6 +208,9 @@ def communicator_rows(
         _COMMUNICATORS, (run,)
     ):
         used = usage[comm_id]
+        # A recorder that tells the rank in the communicator alone is the source of no world rank.
+        if ranks_seen == len(members[comm_id]):
+            seen[comm_id] = members[comm_id]
         rows.append(
             CommunicatorRow(
                 comm_id=comm_id,

@@ -76,6 +76,12 @@ def library_differs(report: Report) -> Iterable[Finding]:
         for row in reversed(report.coverage.sources)
         if row.library and row.library_version
     }
+    # "rccl 2.26.6" of a table or trace is "rccl 2.26.6-HEAD:f224e2c" of a log.
+    versions = {
+        name: row
+        for name, row in versions.items()
+        if not any(longer.startswith(name + "-") for longer in versions)
+    }
     if len(versions) < 2:
         return
     yield Finding(

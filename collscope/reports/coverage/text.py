@@ -91,7 +91,7 @@ def coverage_section(report: Report) -> Iterable[str | Table]:
 NO_SIZES = "the sizes of the calls are not known"
 TELL_SIZES = (
     "log with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL beside the traces, or trace with "
-    "ProfilerActivity.CPU"
+    "ProfilerActivity.CPU and record_shapes=True"
 )
 
 

@@ -168,7 +168,7 @@ def _read_request(db: Path, request: PredictionRequest) -> tuple[TracedRun, Time
             raise NoVerdictError(
                 f"{db}: '{request.system or request.label}' gives no class of run '{request.run}' "
                 "a time: sizes are not known. Ingest the job's logs, or trace with "
-                "ProfilerActivity.CPU."
+                "ProfilerActivity.CPU and record_shapes=True."
             )
         _refuse_unchanged(db, request)
     return traced, times, None if request.step_ms is None else request.step_ms * 1e6

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from io import BytesIO
 from typing import Any
 
 import msgspec
 
+from collscope.errors import MissingToolError
 from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import to_readable
 from collscope.reports.rendering.layout import NAME, NUMBER, TEXT, Column, Section, Table, table
 from collscope.reports.rendering.text import terminal_width, text_table
 from collscope.writing import visible
 
-SCHEMA = "collscope.rows/1"
+SCHEMA = "collscope.rows/2"
 
 
 def render_rows(
@@ -23,8 +25,11 @@ def render_rows(
     *,
     title: str = "collscope sql",
     wide: bool = False,
-) -> str:
-    """Rows as text, md, csv, json or html; NULL is empty in csv, null in json, else ``-``.
+) -> str | bytes:
+    """Rows as text, md, csv, json, jsonl, html or parquet.
+
+    NULL is empty in csv, null in json, jsonl and parquet, else ``-``. The objects of json and jsonl
+    number columns of one name: a, a:1.
 
     A row of md is one line, and one of text as well but on a terminal that is too narrow; line
     breaks in values are spaces there. On a terminal long values are cut in the middle.
@@ -32,11 +37,8 @@ def render_rows(
     title  of a page
     wide   nothing is cut or folded
     """
-    if fmt == "json":
-        body = {"schema": SCHEMA, "columns": list(columns), "rows": [list(r) for r in rows]}
-        return msgspec.json.format(msgspec.json.encode(body)).decode()
-    if fmt == "csv":
-        return to_csv(columns, rows)
+    if fmt in _OF_VALUES:
+        return _OF_VALUES[fmt](columns, rows)
     cells = [
         ["-" if v is None else visible(" ".join(str(v).splitlines())) for v in row] for row in rows
     ]
@@ -52,3 +54,50 @@ def render_rows(
     grid = Table(titled, tuple(map(tuple, cells)))
     shown = text_table(grid, None if wide else terminal_width())
     return "\n".join(line.rstrip() for line in shown)
+
+
+def _json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    body = {"schema": SCHEMA, "columns": list(columns), "rows": list(_objects(columns, rows))}
+    return msgspec.json.format(msgspec.json.encode(body)).decode()
+
+
+def _json_lines(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    return msgspec.json.Encoder().encode_lines(_objects(columns, rows)).decode()
+
+
+def _objects(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    names = _distinct(columns)
+    return (dict(zip(names, row, strict=True)) for row in rows)
+
+
+def _distinct(columns: Sequence[str]) -> list[str]:
+    """Names of columns as sqlite3's shell makes them distinct.
+
+    >>> _distinct(["a", "b", "a"])
+    ['a', 'b', 'a:1']
+    """
+    names: list[str] = []
+    for column in columns:
+        name, number = column, 0
+        while name in names:
+            number += 1
+            name = f"{column}:{number}"
+        names.append(name)
+    return names
+
+
+def _parquet(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
+    try:
+        import polars  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise MissingToolError("polars: not installed. Run 'pip install polars'.") from error
+    frame = polars.DataFrame(rows, _distinct(columns), orient="row", infer_schema_length=None)
+    written = BytesIO()
+    frame.write_parquet(written)
+    return written.getvalue()
+
+
+# Formats that hold the values themselves.
+_OF_VALUES: dict[str, Callable[[Sequence[str], Sequence[Sequence[Any]]], str | bytes]] = {
+    "json": _json, "jsonl": _json_lines, "csv": to_csv, "parquet": _parquet,
+}  # fmt: skip

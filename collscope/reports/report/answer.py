@@ -70,11 +70,14 @@ def report_ops(report: Report) -> Sequence[str]:
 
 # Diagnostics of sources that had more calls than could be read.
 _LOST_CALLS = {
+    "invalid_number_line",
     "numbers_missing",
     "recorder_dropped",
+    "repeated_line",
     "second_dump",
     "torn_dump",
     "torn_last_line",
+    "torn_line",
     "torn_record",
     "tuning_without_call",
 }
