@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from collscope.model.note import Note
 from collscope.roofline.fit import REACH
 from collscope.units import format_size, in_ns
 from collscope.whatif.policies import Bucket
@@ -41,16 +42,18 @@ def _sizes(buckets: Sequence[Bucket]) -> tuple[int, ...]:
     return tuple(bucket.size_bytes for bucket in buckets)
 
 
-def _too_far(times: Times, steps: Iterable[Sequence[Bucket]]) -> str:
+def _too_far(times: Times, steps: Iterable[Sequence[Bucket]]) -> Note:
     """Which sizes lie too far from the measured ones, and what would tell them."""
     sizes = [size for buckets in steps for size in _sizes(buckets)]
     low, high = min(sizes), max(sizes)
     known = " to ".join(dict.fromkeys(format_size(int(times.sizes[i])) for i in (0, -1)))
     sweep = f"{_short(1 << (low.bit_length() - 1))}..{_short(1 << (high - 1).bit_length())}*2"
-    return (
+    return Note(
+        "sizes_too_far",
+        {"smallest_bytes": low, "largest_bytes": high},
         f"not known where a bucket is over {REACH} times beyond what was measured ({known}): the "
         f"buckets have {format_size(low)} to {format_size(high)}. Measure them: collscope replay "
-        f"--sweep allreduce:{sweep}"
+        f"--sweep allreduce:{sweep}",
     )
 
 
@@ -102,7 +105,7 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument per origin of the answer'
     table: tuple[FusionRow, tuple[FusionRow, ...]],
     totals: tuple[Floats | None, Mapping[int, Floats]],
     where: str,
-    notices: tuple[str, ...],
+    notices: tuple[Note, ...],
     interpolation_error: float | None,
 ) -> Fusion:
     """The answer, with its recommendation.
@@ -165,11 +168,14 @@ def _recommended(
     )
 
 
-def _outside(rows: Sequence[FusionRow]) -> tuple[str, ...]:
+def _outside(rows: Sequence[FusionRow]) -> tuple[Note, ...]:
     worst = max((row.extrapolated for row in rows if row.time_ns is not None), default=0)
     if not worst:
         return ()
-    return (
+    outside = Note(
+        "buckets_outside",
+        {"buckets": worst},
         f"up to {worst} buckets lie outside the measured sizes: below them the time of the first,"
         " beyond them the bandwidth of the last",
     )
+    return (outside,)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from collscope.model.note import Note
 from collscope.whatif.policies import FIRST_BUCKET_BYTES, Policy
 
 SCHEMA = "collscope.fusion/2"
@@ -107,5 +108,5 @@ class Fusion(msgspec.Struct, frozen=True):
     # least squares over the rows; None: overlapped, below three numbers of buckets, or no line (a
     # bucket costs nothing, or r_squared below 0.5)
     per_bucket: PerBucket | None
-    notices: tuple[str, ...]  # assumptions and gaps
+    notices: tuple[Note, ...]  # assumptions and gaps
     schema: str = SCHEMA

@@ -79,6 +79,11 @@ MODE_1 = (2.310482182, 2.282010829, 2.353430335, 2.365061736, 1.996319349)
 MODE_2 = (2.533200475, 2.364754549, 2.256444651, 2.276045096, 2.188430121)
 
 
+def texts(found: dict[str, Any]) -> list[str]:
+    """Sentences of the notices of an answer."""
+    return [notice["text"] for notice in found["notices"]]
+
+
 def resnet_sizes() -> tuple[int, ...]:
     return tuple(4 * layer.parameters for layer in resnet50())
 
@@ -291,7 +296,7 @@ def test_settings_beyond_the_measured_sizes_are_not_known(samples: Path, db_path
     )  # fmt: skip
     assert {row["time_ns"] for row in [found["present"], *found["rows"]]} == {None}
     assert found["recommended"] is None
-    (note,) = [n for n in found["notices"] if n.startswith("not known")]
+    (note,) = [n["text"] for n in found["notices"] if n["code"] == "sizes_too_far"]
     assert note.endswith("have 1 KiB to 13.04 MiB. Measure them: collscope replay --sweep "
                          "allreduce:1K..16M*2")  # fmt: skip
 
@@ -484,9 +489,8 @@ def test_wrong_measurements_are_left_out_and_told(
         wrong.write_text(wrong.read_text().replace(",ok", ",wrong"))
         assert collscope("ingest", "csv", wrong, "--db", measured, "--label", label).code == 0
     found = fusion(*fixed, "fast")
-    assert (
-        "label 'fast': 2 of 21 measurements failed or gave wrong results: left out"
-        in (found["notices"])
+    assert "label 'fast': 2 of 21 measurements failed or gave wrong results: left out" in texts(
+        found
     )
     refused = collscope("whatif", "fusion", *fixed, "bad")
     assert refused.code == 4
@@ -516,7 +520,7 @@ def test_the_command_predicts_the_wrapper_s_table(measured: Path, samples: Path)
     assert found["recommended"]["setting"] == 10000 * KIB
     assert found["recommended"]["worth_it"]
     assert found["present"]["buckets"] == 107
-    assert any("measured back to back" in notice for notice in found["notices"])
+    assert any("measured back to back" in notice for notice in texts(found))
 
 
 def test_overlap_hides_all_but_the_last_bucket(measured: Path, samples: Path) -> None:
@@ -524,8 +528,8 @@ def test_overlap_hides_all_but_the_last_bucket(measured: Path, samples: Path) ->
     fixed = ("--layers", layers, "--db", measured, "--label", "fast", "--overlap", "uniform:100")
     found = fusion(*fixed, "--thresholds", "4M,25M,64M")
     note = "--overlap uniform:MS"
-    assert not any(note in notice for notice in found["notices"])
-    assert any(note in notice for notice in fusion(*fixed[:-2])["notices"])
+    assert not any(note in notice for notice in texts(found))
+    assert any(note in notice for notice in texts(fusion(*fixed[:-2])))
     assert (found["execution"], found["order"]) == ("overlapped", "reversed")
     for row in found["rows"]:
         last = 20 + row["sizes_bytes"][-1] / 100_000
@@ -552,8 +556,8 @@ def test_a_recorded_run_is_merged_beside_its_own_compute(recordings: Path, measu
     fixed = ("--run", "job", "--db", measured, "--label", "fast")
     # What waits for every bucket recommends otherwise, so it says that the traces would tell.
     note = "--overlap recorded takes the overlap into account"
-    assert any(note in notice for notice in fusion(*fixed)["notices"])
-    by_cap = fusion(*fixed, "--policy", "pre")["notices"]
+    assert any(note in notice for notice in texts(fusion(*fixed)))
+    by_cap = texts(fusion(*fixed, "--policy", "pre"))
     assert not any(note in notice for notice in by_cap)
     found = fusion(*fixed, "--overlap", "recorded", "--thresholds", "32M,64M,512M")
     assert [row["buckets"] for row in found["rows"]] == [8, 5, 2]
@@ -564,7 +568,7 @@ def test_a_recorded_run_is_merged_beside_its_own_compute(recordings: Path, measu
     slower = collscope("whatif", "fusion", *fixed, "--overlap", "recorded", "--thresholds", "512M")
     assert "is the fastest: the next, 512 MiB, takes" in slower.out
     assert "saves" not in slower.out
-    assert not any(note in notice for notice in found["notices"])
+    assert not any(note in notice for notice in texts(found))
 
 
 def test_a_run_s_order_and_step_come_from_its_log(measured: Path, samples: Path) -> None:
@@ -595,7 +599,7 @@ def test_run_main_is_taken_where_none_is_named(
     assert collscope("ingest", "csv", path, "--db", measured, *other).code == 0
     assert fusion(*fixed) == found
     layers = samples / "layers" / "resnet50.csv"
-    assert "in the runs main, other" in fusion(*fixed, "--layers", layers)["notices"][1]
+    assert "in the runs main, other" in texts(fusion(*fixed, "--layers", layers))[1]
 
 
 def test_text_csv_and_plot(measured: Path, samples: Path, tmp_path: Path) -> None:

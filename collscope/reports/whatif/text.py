@@ -47,7 +47,7 @@ def _sections(found: Fusion) -> list[Section]:
         Section("Recommendation", tuple(_recommendation(found))),
     ]
     if found.notices:
-        sections.append(Section("Notes", found.notices))
+        sections.append(Section("Notes", tuple(note.text for note in found.notices)))
     return sections
 
 
