@@ -765,7 +765,7 @@ def test_no_common_clock_is_claimed_for_kernels_of_logs(samples: Path, tmp_path:
 
 def _pair(test: str, src: int, dst: int, size: int, us: float) -> PairRow:
     rate = None if test == "ping-pong" else size / us / 1e3
-    return PairRow("p2p", test, src, dst, size, us, 0.1, rate, 21, 0, "ok", None)
+    return PairRow("p2p", test, src, dst, size, 1e3 * us, 100.0, rate, 21, 0, "ok", None)
 
 
 def test_pairs_are_mapped_at_the_size_that_most_of_them_have() -> None:

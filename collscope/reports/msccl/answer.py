@@ -12,7 +12,7 @@ from collscope.errors import InputError
 from collscope.ingest.files import open_input
 from collscope.ingest.match import reading, require_run
 from collscope.ingest.paths import expand_files, printable
-from collscope.model import Severity
+from collscope.model import Datatype, Op, Severity
 from collscope.parsers.msccl_xml import MOST_BYTES, MscclAlgorithm, MscclFile, parse
 from collscope.reports.calls.answer import ClassRow, class_rows, read_call_totals
 from collscope.reports.msccl.cost import Assumption, Costs, Lack, Load, load_of
@@ -91,8 +91,8 @@ class ServedRow(msgspec.Struct, frozen=True):
     """One class of the run; times in ns of one call."""
 
     class_id: int  # key
-    op: str
-    datatype: str | None
+    op: Op
+    datatype: Datatype | None
     count: int | None  # elements as the API takes it
     size_bytes: int | None  # nccl-tests size
     in_place: bool | None
@@ -199,7 +199,7 @@ def build_msccl(
         rows.append(row)
         if good is not None:
             usable.append(good)
-    wanted = {u.algorithm.op.value for u in usable}
+    wanted = {u.algorithm.op for u in usable}
     concerned = [c for c in classes or () if c.op in wanted]
     notes = [
         FileNote(file, d.severity.value, d.code, d.message, d.line, d.count)
