@@ -154,10 +154,10 @@ def _time(options: TuneOptions, stored: JobTime) -> JobTime:
     """The step time where it is given; what is exposed is the traces' to say."""
     if options.step_ms is None:
         return stored
-    seconds = options.step_ms / 1000 * options.steps
+    time_ns = 1e6 * options.step_ms * options.steps
     steps = "a step" if options.steps == 1 else f"{options.steps} steps"
     basis = f"{steps} of {options.step_ms:g} ms (--step-ms)"
-    return replace(stored, seconds=seconds, basis=basis)
+    return replace(stored, time_ns=time_ns, basis=basis)
 
 
 def _present(given: Mapping[str, str], logged: Mapping[str, str]) -> tuple[Variable, ...]:

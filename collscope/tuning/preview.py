@@ -27,7 +27,7 @@ from collscope.tuning.settings import (
 )
 from collscope.tuning.state import CHANNELS as BY_CHANNELS
 from collscope.tuning.state import TuningRequest
-from collscope.units import count
+from collscope.units import count, in_ns
 
 _ASSUMED = "nccl"
 
@@ -67,9 +67,9 @@ def preview(request: TuningRequest) -> Tuning:
         gain=None,
         tried=(),
         launches=0,
-        seconds=0.0,
-        estimated_s=None,
-        time_limit_s=request.time_limit_s,
+        took_ns=0.0,
+        estimated_ns=None,
+        time_limit_ns=1e9 * request.time_limit_s,
         files=(),
         notices=(basis, *_notices(request, place)),
     )
@@ -143,13 +143,13 @@ def _classes(
                 nranks=shape.nranks,
                 nnodes=shape.nnodes,
                 calls=c.calls / len(c.comms),
-                roof_us=request.roofs_us.get(c.id),
-                weight_s=0.0,
+                roof_ns=in_ns(request.roofs_us.get(c.id)),
+                weight_ns=0.0,
                 kept=True,
                 setting=f"{len(found.legal[c.id])} to try",
-                present_us=None,
-                default_us=None,
-                tuned_us=None,
+                present_ns=None,
+                default_ns=None,
+                tuned_ns=None,
                 noise_floor=None,
             )
         )

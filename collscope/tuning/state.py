@@ -121,8 +121,8 @@ class State(msgspec.Struct):
     def job_seconds(self) -> float | None:
         """The job's time on one rank; of a fraction by the collective time measured here."""
         job = self.request.job
-        if job.seconds is not None:
-            return job.seconds
+        if job.time_ns is not None:
+            return job.time_ns / 1e9
         whole = sum(w.calls * w.now_us for w in self.weighed()) / 1e6
         return whole / job.fraction if job.fraction else None
 

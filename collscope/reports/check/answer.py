@@ -60,8 +60,8 @@ class ClassVerdict(msgspec.Struct, frozen=True):
 
     key: CollectiveClass
     share: float | None  # of the baseline's time; None: a label has no right result
-    baseline_us: float | None  # median time; None: no right result
-    current_us: float | None  # median time; None: no right result
+    baseline_ns: float | None  # median time; None: no right result
+    current_ns: float | None  # median time; None: no right result
     # current time / baseline time, 1 or less is good; None: a label has no right result
     ratio: float | None
     low: float | None  # 95 % confidence interval of the ratio; None: the noise is not known
@@ -298,7 +298,7 @@ def _judge(
         ComparedClass(
             key,
             shares[k],
-            pairs[k][0].time_us,
+            pairs[k][0].time_ns,
             effect,
             found.threshold,
             _doubt_of(effect, math.log1p(found.resolution)),
@@ -331,8 +331,8 @@ def _row(j: ComparedClass, baseline: Label, current: Label) -> ClassVerdict:
     return ClassVerdict(
         j.key,
         j.share,
-        baseline.classes[j.key].samples.time_us,
-        current.classes[j.key].samples.time_us,
+        baseline.classes[j.key].samples.time_ns,
+        current.classes[j.key].samples.time_ns,
         math.exp(j.effect.log_ratio),
         None if half is None else math.exp(j.effect.log_ratio - half),
         None if half is None else math.exp(j.effect.log_ratio + half),
@@ -352,7 +352,7 @@ def _without_times(baseline: Label, current: Label, threshold: float) -> list[Cl
         if key in baseline.classes:
             outcome = "wrong results" if key in current.wrong else "failed"
         before, after = (
-            label.classes[key].samples.time_us if key in label.classes else None
+            label.classes[key].samples.time_ns if key in label.classes else None
             for label in (baseline, current)
         )
         found.append(
