@@ -239,15 +239,16 @@ def test_cost_is_the_sum_of_its_parts() -> None:
     assert cost.time_ns == pytest.approx(8400 + 14 * 3400 + 1.75 * 8e6 / rate)
 
 
-def test_protocols_carry_flags() -> None:
-    costs = Costs(load_system("h100"))
+@pytest.mark.parametrize(("system", "line"), [("h100", 128), ("mi300x", 64)])
+def test_protocols_carry_flags(system: str, line: int) -> None:
+    costs = Costs(load_system(system))
     times = {}
     for protocol in ("LL", "LL128", "Simple"):
         found = algorithm(all_pairs_all_gather(8, proto=protocol))
         structure = structure_of(found)
         times[protocol] = costs.cost(found, structure, load_of(found, structure, 8), 1 << 20)
     assert times["LL"].transfer_ns == pytest.approx(2 * times["Simple"].transfer_ns)
-    assert times["LL128"].transfer_ns == pytest.approx(128 / 120 * times["Simple"].transfer_ns)
+    assert times["LL128"].transfer_ns == pytest.approx(line / (line - 8) * times["Simple"].transfer_ns)
 
 
 def test_a_mesh_link_is_the_limit_of_one_ring() -> None:
