@@ -248,7 +248,9 @@ def test_protocols_carry_flags(system: str, line: int) -> None:
         structure = structure_of(found)
         times[protocol] = costs.cost(found, structure, load_of(found, structure, 8), 1 << 20)
     assert times["LL"].transfer_ns == pytest.approx(2 * times["Simple"].transfer_ns)
-    assert times["LL128"].transfer_ns == pytest.approx(line / (line - 8) * times["Simple"].transfer_ns)
+    assert times["LL128"].transfer_ns == pytest.approx(
+        line / (line - 8) * times["Simple"].transfer_ns
+    )
 
 
 def test_a_mesh_link_is_the_limit_of_one_ring() -> None:

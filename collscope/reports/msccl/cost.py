@@ -2,8 +2,8 @@
 
 time = base + latencies of the longest chain of dependent messages + time of the busiest link. The
 latencies are the library's own tuning constants (ring, by protocol). A call of S bytes is cut into
-`chunks` chunks, as the executors do; LL sends a flag with every 4 bytes, LL128 8 bytes of them per line: of 128
-bytes in NCCL, of 64 in RCCL (NCCL_LL128_LINESIZE in device.h of both).
+`chunks` chunks, as the executors do; LL sends a flag with every 4 bytes, LL128 8 bytes of them per
+line: of 128 bytes in NCCL, of 64 in RCCL (NCCL_LL128_LINESIZE in device.h of both).
 """
 
 from __future__ import annotations
