@@ -48,6 +48,10 @@ DOCUMENTS = {
         "What `collscope whatif fusion --format json` prints. Units are in the names: _ns "
         "nanoseconds, _bytes bytes. null: not known, or does not apply.",
     ),
+    "hang": (
+        "collscope.hang.records.Verdict",
+        "What `collscope hang --format json` prints: which rank holds up a job that hangs.",
+    ),
     "interference": (
         "collscope.reports.interference.answer.InterferenceReport",
         "What `collscope bench interference --format json` prints. Ratios are of "

@@ -210,7 +210,7 @@ def communicator_rows(
         _COMMUNICATORS, (run,)
     ):
         used = usage[comm_id]
-        # A recorder that tells the rank in the communicator alone is the source of no world rank.
+        # A recorder that knows the rank in the communicator alone is the source of no world rank.
         if ranks_seen == len(members[comm_id]):
             seen[comm_id] = members[comm_id]
         rows.append(
