@@ -214,7 +214,7 @@ def _by_graphs(rows: Rows, trace: int) -> Ints:
     Graphs that hold equally many rows are a step each. Where a step is captured in pieces, its
     first and last piece differ from those of its layers, and the pieces recur together.
     """
-    mine = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
+    mine: Ints = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
     mine = mine[rows.launch[mine] != UNKNOWN_LAUNCH]
     _, call = np.unique(rows.launch[mine], return_inverse=True)
     held = np.bincount(call)
