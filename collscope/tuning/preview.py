@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from collscope.gpu_vendors import VENDORS
+from collscope.model.note import Note
 from collscope.tuning import confirm
 from collscope.tuning.choose import NOTHING, PRESENT
 from collscope.tuning.intervals import Shape
@@ -85,18 +86,30 @@ def _settings(known: Mapping[str, Setting], found: Offered) -> Iterator[SettingR
         yield SettingRow(name, "", 0, 0, f"left out: {why}")
 
 
-def _library(request: TuningRequest) -> tuple[str, str]:
-    """The library to plan for, and the sentence that says where it is known from."""
+def _library(request: TuningRequest) -> tuple[str, Note]:
+    """The library to plan for, and where it is known from."""
     method = request.session.method
     file = Path(method.library or "").name
     libraries = {v.backend.value: v.collectives.name.lower() for v in VENDORS}
     named = next((name for name in libraries.values() if name in file), None)
     named = named or libraries.get(method.backend)
     if request.library is not None and (named or request.library).startswith(request.library[:4]):
-        return request.library, "the library of the job's logs; the first launch shows which it is"
+        return request.library, Note(
+            "library_of_logs",
+            {"library": request.library},
+            "the library of the job's logs; the first launch shows which it is",
+        )
     if named is not None:
-        return named, "the library's version is not known before the first launch"
-    return _ASSUMED, "the library is not known before the first launch: NCCL's settings are listed"
+        return named, Note(
+            "version_unknown",
+            {"library": named},
+            "the library's version is not known before the first launch",
+        )
+    return _ASSUMED, Note(
+        "library_unknown",
+        {"library": _ASSUMED},
+        "the library is not known before the first launch: NCCL's settings are listed",
+    )
 
 
 def _shapes(request: TuningRequest) -> dict[int, Shape]:
@@ -156,14 +169,26 @@ def _classes(
     return tuple(rows)
 
 
-def _notices(request: TuningRequest, place: Place) -> tuple[str, ...]:
+def _notices(request: TuningRequest, place: Place) -> tuple[Note, ...]:
+    where = "planned for one node"
+    if request.nnodes:
+        where = f"planned for {count(request.nnodes, 'node')}, as in the job's logs"
     found = [
-        f"planned for {count(request.nnodes, 'node')}, as in the job's logs"
-        if request.nnodes
-        else "planned for one node",
-        "the survey leaves out classes that are not worth tuning, and may end the tune",
+        Note("nodes", {"nodes": request.nnodes}, where),
+        Note(
+            "survey",
+            {},
+            "the survey leaves out classes that are not worth tuning, and may end the tune",
+        ),
     ]
     if request.named is None or BY_CHANNELS in request.named:
-        numbers = ", ".join(map(str, CHANNELS[place.library or _ASSUMED]))
-        found.append(f"after the first round {numbers} channels of the two best pairs join")
+        channels = CHANNELS[place.library or _ASSUMED]
+        numbers = ", ".join(map(str, channels))
+        found.append(
+            Note(
+                "channels_join",
+                {"channels": channels},
+                f"after the first round {numbers} channels of the two best pairs join",
+            )
+        )
     return tuple(found)

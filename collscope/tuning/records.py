@@ -9,6 +9,7 @@ from typing import Annotated
 
 import msgspec
 
+from collscope.model.note import Note
 from collscope.tuning.csv_format import TunerRow
 
 SCHEMA = "collscope.tune/2"
@@ -129,4 +130,4 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     estimated_ns: float | None  # before the search; None: there was none
     time_limit_ns: float  # as given
     files: tuple[str, ...]  # in the folder of --out
-    notices: tuple[str, ...]  # further remarks
+    notices: tuple[Note, ...]  # further remarks

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from collscope.model.note import Note
 from collscope.replay.plan import Plan
 from collscope.replay.session import Session
 from collscope.roofline.system import System
@@ -89,7 +90,7 @@ class State(msgspec.Struct):
     outcome: str = ""
     why: str = ""
     estimated_s: float | None = None
-    notices: list[str] = msgspec.field(default_factory=list)
+    notices: list[Note] = msgspec.field(default_factory=list)
     excluded: dict[str, str] = msgspec.field(default_factory=dict)  # not tried at all, and why
 
     @property

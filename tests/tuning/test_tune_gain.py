@@ -191,7 +191,7 @@ def test_rounds_of_a_confirmation() -> None:
     ]  # fmt: skip
     assert found.times[0]["tuned"] == found.times[0]["default"] == {1: 11.0, 2: 12.0}
     assert found.broken == {1}
-    assert found.problems == [
+    assert [note.text for note in found.problems] == [
         "tuned: cut off",
         "tuned: cut off",
         "there was time for only 2 of 3 rounds",

@@ -200,6 +200,6 @@ def _notes(found: Tuning) -> Iterator[str]:
             " changes. A GPU that waits less may run at lower clocks, and the job then gains"
             " less."
         )
-    yield from (f"{notice[:1].upper()}{notice[1:]}." for notice in found.notices)
+    yield from (f"{text[:1].upper()}{text[1:]}." for text in (note.text for note in found.notices))
     if found.files:
         yield f"Files: {', '.join(found.files)}."
