@@ -58,11 +58,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     foreign      measured in host memory, which a system's roof is not about
     roof, best   what was asked for, and the best of any label measured
     no_roof      why there is no roof; why: why it does not apply
-<<<<<<< HEAD
-    kernel_ns    mean of its kernels in the job, waiting included, also of one rank only
-=======
     kernel_ns    mean of its kernels in the job, waiting included, even of one rank only
->>>>>>> main
     executions   kernels of all calls: over all devices, or over the traced ones where
                  these show every class, and none tells transfer from waiting
     device_ns    their time, by the best that is known of them
