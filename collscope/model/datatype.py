@@ -27,7 +27,7 @@ class Datatype(Enum):
     UNKNOWN = "Unknown"
 
     def __str__(self) -> str:
-        """The printed name."""
+        """The value as printed."""
         return self.value
 
     @property

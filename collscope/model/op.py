@@ -39,7 +39,7 @@ class Op(Enum):
     UNKNOWN = "Unknown"
 
     def __str__(self) -> str:
-        """The printed name."""
+        """The value as printed."""
         return self.value
 
     @property

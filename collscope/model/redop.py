@@ -18,7 +18,7 @@ class Redop(Enum):
     CUSTOM = "Custom"  # created at run time: PreMulSum
 
     def __str__(self) -> str:
-        """The printed name."""
+        """The value as printed."""
         return self.value
 
     @property

@@ -30,7 +30,8 @@ def _log(rank: int) -> str:
         number = 16 * ord(kind) + ranks[0]
         text += (
             f"{head}ncclCommInitRank comm {comm:#x} rank {ranks.index(rank)} nranks {len(ranks)}"
-            f" cudaDev {rank} nvmlDev {rank} busId {rank + 1}000 commId {number:#x} - Init COMPLETE\n"
+            f" cudaDev {rank} nvmlDev {rank} busId {rank + 1}000 commId {number:#x}"
+            " - Init COMPLETE\n"
         )
     number = dict.fromkeys("TD", 0)
     for _ in range(STEPS):

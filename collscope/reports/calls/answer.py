@@ -42,7 +42,7 @@ class ClassRow(msgspec.Struct, frozen=True):
     transfer_ns: float | None
     wait_ns: float | None  # mean per call and rank: kernel minus transfer
     split_ns: int | None  # summed duration of those kernels
-    seen_calls: int | None  # calls with a kernel of known duration, be it on one rank only
+    seen_calls: int | None  # calls with a kernel of known duration, even on one rank only
     seen_kernels: int | None  # those kernels, warm-up left out
     kernel_ns: int | None  # their summed duration
 

@@ -62,18 +62,22 @@ def one_stop(ranks: Sequence[RankWaits]) -> RankWaits | None:
 
 
 def most_of_lateness(ranks: Sequence[RankWaits]) -> RankWaits | None:
-    """The rank with most of all lateness that is no straggler, as it came late to few calls."""
+    """The rank with most of a lateness that costs time, which is no straggler."""
     everything = sum(rank.late_total_ns for rank in ranks)
-    if not everything or any(rank.straggler for rank in ranks):
+    if not _costs_time(ranks) or any(rank.straggler for rank in ranks):
         return None
     most = max(ranks, key=lambda rank: rank.late_total_ns)
     return most if most.late_total_ns >= STRAGGLER_SHARE * everything else None
 
 
+def _costs_time(ranks: Sequence[RankWaits]) -> bool:
+    seen, caused = sum(r.seen_ns for r in ranks), sum(r.caused_wait_ns for r in ranks)
+    return caused >= max(1, MIN_LATE_WAIT * seen)
+
+
 def no_single_rank(ranks: Sequence[RankWaits]) -> Iterable[str]:
     """Whose lateness costs time where no rank stands out: one stop, some ranks, or all."""
-    seen, caused = sum(r.seen_ns for r in ranks), sum(r.caused_wait_ns for r in ranks)
-    if any(rank.straggler for rank in ranks) or caused < max(1, MIN_LATE_WAIT * seen):
+    if any(rank.straggler for rank in ranks) or not _costs_time(ranks):
         return
     everything = sum(rank.late_total_ns for rank in ranks)
     stop = one_stop(ranks)
