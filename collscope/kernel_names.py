@@ -12,6 +12,8 @@ A collective that the copy engines alone carry out has no kernel, so no name tel
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING
@@ -21,7 +23,11 @@ import msgspec
 from collscope.model import Datatype, Op, parse_op
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
+
+
+OTHER_LIBRARIES = frozenset({"custom"})
+"""Families whose kernels neither the log of NCCL or RCCL nor torch.distributed tells of."""
 
 
 class KernelName(msgspec.Struct, frozen=True):
@@ -120,15 +126,21 @@ def classify(name: str) -> KernelName | None:
     >>> classify("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
     ... # doctest: +NORMALIZE_WHITESPACE
     KernelName(family='nccl', op_hint='AllGather', algorithm_hint='RING', protocol_hint='LL',
-               redop_hint=None, datatype_hint=None)
+               redop_hint=None, datatype_hint=None, fused=False)
     >>> classify("__amd_rocclr_copyBuffer.kd") is None
     True
     """
+    given = next((op for pattern, op in _NAMED.get() if pattern.search(name)), None)
+    if given is not None:
+        return KernelName("custom", op_hint=given)
     if _PERFTOOLS.fullmatch(name):
         return _read_lower("pytorch", name)
     base = _base(name)
-    if base is None:
-        return None
+    return None if base is None else _read(base, name)
+
+
+def _read(base: str, name: str) -> KernelName | None:
+    """What a qualified function name tells: by the libraries' grammars, else by the table."""
     for pattern, read in _READERS:
         match = pattern.fullmatch(base)
         if match is not None:
@@ -139,6 +151,45 @@ def classify(name: str) -> KernelName | None:
     if len(base) >= _LEAST_OF_NAME and any(title.startswith(base) for title in _BEGINNINGS):
         return KernelName("msccl" if base.startswith("msccl") else "nccl")
     return None
+
+
+Named = tuple[tuple[re.Pattern[str], str], ...]
+_NAMED: ContextVar[Named] = ContextVar("named", default=())
+
+
+def read_named(collectives: Sequence[str]) -> Named:
+    """Patterns and operations of texts of the form "REGEX=Operation".
+
+    raises  ValueError for one of another form
+    """
+    found = []
+    for one in collectives:
+        pattern, _, operation = one.rpartition("=")
+        op = parse_op(operation.strip())
+        if not pattern or op is Op.UNKNOWN:
+            raise ValueError(f"'{one}' is not REGEX=Operation")
+        try:
+            found.append((re.compile(pattern), op.value))
+        except re.error as error:
+            raise ValueError(f"'{pattern}' is no regular expression ({error})") from None
+    return tuple(found)
+
+
+@contextmanager
+def named(collectives: Named) -> Iterator[None]:
+    """Within it kernels with these names are collectives, whatever else is known of them.
+
+    The expression is searched for in the whole name.
+
+    >>> with named(read_named(["my_exchange=AllToAll"])):
+    ...     classify("my_exchange_kernel<4>").op_hint
+    'AllToAll'
+    """
+    token = _NAMED.set(collectives)
+    try:
+        yield
+    finally:
+        _NAMED.reset(token)
 
 
 def is_decoy(name: str) -> bool:

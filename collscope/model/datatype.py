@@ -27,7 +27,7 @@ class Datatype(Enum):
     UNKNOWN = "Unknown"
 
     def __str__(self) -> str:
-        """The value as printed."""
+        """The printed name."""
         return self.value
 
     @property

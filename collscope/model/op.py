@@ -39,7 +39,7 @@ class Op(Enum):
     UNKNOWN = "Unknown"
 
     def __str__(self) -> str:
-        """The value as printed."""
+        """The printed name."""
         return self.value
 
     @property

@@ -18,7 +18,7 @@ class Redop(Enum):
     CUSTOM = "Custom"  # created at run time: PreMulSum
 
     def __str__(self) -> str:
-        """The value as printed."""
+        """The printed name."""
         return self.value
 
     @property

@@ -140,9 +140,9 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     high_ns: float
     simple_ns: float  # the uplift formula: exposed share saved, nothing else moves
     steps: int  # that the step time is the mean of
-    # marks: the profiler's; kernels, period: recurring kernels or collectives; given: --steps;
-    # window: the whole trace
-    step_from: Annotated[str, ("marks", "kernels", "period", "given", "window")]
+    # marks: the profiler's; graphs: launches of graphs; kernels, period: what recurs;
+    # given: --steps; window: the whole trace
+    step_from: Annotated[str, ("marks", "graphs", "kernels", "period", "given", "window")]
     changed: tuple[ChangedClass, ...]  # the largest change of all calls first
     unchanged: tuple[CollectiveClass, ...]  # classes without a new time
     knowledge: Knowledge

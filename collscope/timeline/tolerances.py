@@ -126,6 +126,9 @@ SETTLING_PART = 4
 """The first of so many parts of a trace may be initialisation, and shows no period. Source: a
 choice."""
 
+MIN_IN_GRAPHS = 0.9
+"""Part of the rows of a trace that graphs launch, where graphs make the steps. Source: a choice."""
+
 PERIODS_TRIED = 32
 """Distances between like collectives, or launches, that may be a step. Source: a choice, layers of
 one kind."""

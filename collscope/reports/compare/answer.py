@@ -91,9 +91,9 @@ class TracedSteps(msgspec.Struct, frozen=True):
     # profiler than PyTorch's. All of them slow the host.
     profiler: Annotated[str, ("light", "full", "other")]
     steps: int  # steps that are samples; 0: none were found
-    # marks: the profiler's; kernels, period: recurring kernels or collectives; given: --steps;
-    # window: no step was found
-    step_from: Annotated[str, ("marks", "kernels", "period", "given", "window")]
+    # marks: the profiler's; graphs: launches of graphs; kernels, period: what recurs;
+    # given: --steps; window: no step was found
+    step_from: Annotated[str, ("marks", "graphs", "kernels", "period", "given", "window")]
     ranks: int  # traced
     world_size: int | None  # ranks of the job, where the traces tell it
     host_bound: float  # part of what bounds a step that is the host's work, up to 1

@@ -46,8 +46,15 @@ _DOUBTS = {
     ),
     "no_collective": (
         "no collective is recognised in the traces",
-        "If the job has some, profile with ProfilerActivity.CPU, which tells them whatever their"
-        " kernels are called. Until then shares, waiting and gains say nothing of them.",
+        "If the job has some, name their kernels at ingest (--collective 'REGEX=Operation')."
+        " ProfilerActivity.CPU tells those of torch.distributed whatever their kernels are called,"
+        " but none that another library launches. Until then shares, waiting and gains say nothing"
+        " of them.",
+    ),
+    "may_be_collectives": (
+        "kernels that may be collectives count as compute",
+        "If they are some, name them at ingest (--collective 'REGEX=Operation'). Until then shares,"
+        " waiting and gains say nothing of them.",
     ),
 }
 

@@ -32,6 +32,7 @@ _NAMED = 3  # classes in a sentence
 _OVER = 1.1  # of the given step: what the GPU alone takes contradicts it
 _STEP_FROM = {
     "marks": "between the profiler's step marks",
+    "graphs": "from the launches of graphs: each step is one, or a few that recur",
     "kernels": "from the kernels that recur: the profiler marked no steps",
     "period": "from the period of the collectives: the profiler marked no steps",
     "given": "as many as was said at ingest (--steps)",

@@ -30,6 +30,7 @@ _PARTS = {
 }
 _STEP_FROM = {
     "marks": "marked by the profiler",
+    "graphs": "by launches of graphs",
     "kernels": "by recurring kernels",
     "period": "by recurring collectives",
     "given": "as given at ingest",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.calls.page import sizes_figure
-from collscope.reports.coverage.text import NO_SIZES, TELL_SIZES
+from collscope.reports.coverage.text import NO_SIZES, tell_sizes
 from collscope.reports.efficiency.judged_classes import JudgedClass
 from collscope.reports.efficiency.page import bars_figure, classes_figure, curve_figures
 from collscope.reports.efficiency.text import gain_words
@@ -69,7 +69,7 @@ def _facts(report: Report) -> Iterable[Fact]:
                    f"if every measured class reached its ceiling{between}{of}",
                    "Efficiency and gain")  # fmt: skip
     if no_sizes(report):
-        yield Fact("The job would be faster by", "not known", f"{NO_SIZES}; {TELL_SIZES}",
+        yield Fact("The job would be faster by", "not known", f"{NO_SIZES}; {tell_sizes(report)}",
                    "Findings" if report.findings else "Classes")  # fmt: skip
     if report.findings:
         first = report.findings[0]
