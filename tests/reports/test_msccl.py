@@ -54,8 +54,8 @@ def row(**values: object) -> ClassRow:
         count=1024, size_bytes=4096, in_place=True, nranks=4, nnodes=1, shape=None,
         backend="native", calls=10, total_bytes=40960, share_of_bytes=1.0, algorithm=None,
         protocol=None, channels=None, tuned_calls=0, kernel_calls=None,
-        kernel_observations=None, transfer_ns=None, wait_ns=None,
-        split_ns=None, seen_calls=None, seen_kernels=None, kernel_ns=None,
+        kernel_observations=None, transfer_ns=None, wait_ns=None, split_ns=None,
+        seen_calls=None, seen_kernels=None, kernel_ns=None,
     )  # fmt: skip
     return replace(base, **values)  # type: ignore[arg-type]
 
