@@ -27,6 +27,7 @@ from collscope.programs import (
     INSTALL_MPI,
     Answer,
     ask,
+    installed_recorder,
     installed_replayer,
     launchers,
     mpi_version,
@@ -88,6 +89,7 @@ def diagnose(db: Path = Path("collscope.db")) -> tuple[Check, ...]:
             *(check for future in libraries for check in future.result()),
             *map(_check_program, ("rocm-smi", "nvidia-smi")),
             _check_replayer(),
+            _check_recorder(),
         ]
     return tuple(checks)
 
@@ -224,6 +226,17 @@ def _check_replayer() -> Check:
     if answer.error is not None:
         return Check("replayer", False, f"{path}: {answer.error}", INSTALL_MPI)
     return Check("replayer", True, f"{answer.stdout.strip()} ({path})")
+
+
+def _check_recorder() -> Check:
+    """The profiler plugin of `collscope record --level`; it is not loaded."""
+    try:
+        path = installed_recorder()
+    except ImportError:  # reported with the native modules
+        path = None
+    if path is None:
+        return Check("recorder", False, "not part of this installation", _REINSTALL)
+    return Check("recorder", True, str(path))
 
 
 def _check_library(library: Library) -> list[Check]:

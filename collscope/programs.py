@@ -13,6 +13,7 @@ import msgspec
 from collscope.outputs import note_input
 
 REPLAYER = "collscope-replayer"
+RECORDER = "libcollscope-recorder.so"
 MICROBENCH = "collscope-microbench"
 INSTALL_MPI = "pip install 'collscope[replay]'"  # the mpich wheel
 # A GPU runtime that finds eight GPUs asleep takes seconds to count them.
@@ -60,6 +61,14 @@ def installed(name: str) -> Path | None:
     import collscope._logscan as native  # noqa: PLC0415 - doctor reports a native part that fails
 
     path = Path(native.__file__).parent / "_bin" / name
+    return path if path.is_file() else None
+
+
+def installed_recorder() -> Path | None:
+    """The profiler plugin that was built with this installation; None when it was not built."""
+    import collscope._logscan as native  # noqa: PLC0415 - as `installed` does
+
+    path = Path(native.__file__).parent / "_lib" / RECORDER
     return path if path.is_file() else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,10 +12,24 @@ from collscope.cli.options import DEFAULT_DB, Db, Run, checked_output, summarise
 from collscope.cli.progress import progress
 from collscope.ingest.progress import Reading
 
+if TYPE_CHECKING:
+    from collscope.ingest.record import RecordOptions
+
+_NO_PLUGIN = (
+    "This installation has no libcollscope-recorder.so, so the job's calls are logged. Install "
+    "collscope with a C++ compiler present."
+)
+_NO_RECORDING = (
+    "the job wrote no recording. Its library needs profiler plugins (NCCL 2.26 on), and its "
+    "processes need NCCL_PROFILER_PLUGIN. Run it with --log as well: then the log is read."
+)
+_LOG_KEPT = "The log was not read, as the recordings hold the same calls."
+_LOG_READ = "No process wrote a recording: the log was read instead."
 _NO_LOG = (
     "Does it use NCCL or RCCL, and do its processes get NCCL_DEBUG_FILE? While NCCL_LOG_PLUGIN "
     "names a plugin, NCCL writes no log file."
 )
+_NO_LOG_WRITTEN = f"the job wrote no log. {_NO_LOG}"
 
 
 def record(
@@ -32,6 +46,17 @@ def record(
     inspector: Annotated[
         bool, typer.Option("--inspector", help="Also load NCCL's Inspector plugin.")
     ] = False,
+    level: Annotated[
+        str | None,
+        typer.Option(
+            "--level",
+            help="Load collscope's recorder: calls, sampled, all or proxy. No log is written then.",
+        ),
+    ] = None,
+    log: Annotated[
+        bool,
+        typer.Option("--log", help="With --level: write the log too, in case no recording comes."),
+    ] = False,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -41,15 +66,15 @@ def record(
     db: Db = DEFAULT_DB,
     run: Run = "main",
 ) -> None:
-    """Run a job with its collectives logged, and print the report.
+    """Run a job with its collectives logged or recorded, and print the report.
 
-    Every process writes a log of its own. The exit code is the job's. A launcher that starts
+    Every process writes a file of its own. The exit code is the job's. A launcher that starts
     processes on other hosts must pass NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE on (srun
     does; mpirun -x), and the hosts must share the folder.
     """
     from collscope.errors import InputError
     from collscope.ingest import commands
-    from collscope.ingest.record import RecordOptions, cost_notes, discard, new_folder, run_recorded
+    from collscope.ingest.record import RECORDINGS, cost_notes, discard, new_folder, run_recorded
     from collscope.outputs import note_input, require_output
 
     for word in command:
@@ -58,22 +83,26 @@ def record(
     held = _held(db, run)
     if html is not None:  # once more, before the job runs, now that it and the store are known
         require_output(html)
+    options = _options(level, log, kernel_trace, inspector)
     chosen = new_folder(folder)
-    recorded = run_recorded(command, chosen, RecordOptions(kernel_trace, inspector))
+    recorded = run_recorded(command, chosen, options)
     if not recorded.files:
         discard(chosen)
-        tell(f"collscope: the job wrote no log. {_NO_LOG}")
+        tell(f"collscope: {_NO_RECORDING if options.recorder else _NO_LOG_WRITTEN}")
         raise typer.Exit(recorded.exit_code)
     for note in cost_notes(recorded, chosen):
         tell(f"collscope: {note}")
+    read = chosen / RECORDINGS if recorded.recordings else chosen
+    if options.recorder and options.log:
+        tell(f"collscope: {_LOG_KEPT if recorded.recordings else _LOG_READ}")
     try:
         results = summarise(
-            lambda: commands.ingest_auto([str(chosen)], db, run, Reading(progress())), strict=False
+            lambda: commands.ingest_auto([str(read)], db, run, Reading(progress())), strict=False
         )
         if held and any(result.status == "added" for result in results):
             tell(
                 f"collscope: run '{run}' of {db} held other files before: this job was added to "
-                f"them. To keep it apart: collscope ingest auto {chosen} --run NAME."
+                f"them. To keep it apart: collscope ingest auto {read} --run NAME."
             )
         _report(db, run, html)
     except InputError as error:
@@ -81,6 +110,29 @@ def record(
         tell(f"collscope: {error}")
         tell(f"collscope: {_NO_LOG}")
     raise typer.Exit(recorded.exit_code)
+
+
+def _options(level: str | None, log: bool, kernel_trace: bool, inspector: bool) -> RecordOptions:
+    """What to record; the log where this installation has no recorder.
+
+    raises  UsageError for another level, or with another plugin of the same kind
+    """
+    from collscope.errors import UsageError
+    from collscope.ingest.record import LEVELS, RecordOptions
+    from collscope.programs import installed_recorder
+
+    if level is None:
+        return RecordOptions(kernel_trace, inspector)
+    if level not in LEVELS:
+        raise UsageError(f"--level {level}: no level. Choose one of {', '.join(LEVELS)}.")
+    if inspector:
+        raise UsageError(
+            "--inspector: with --level two profiler plugins are asked for. Choose one of them."
+        )
+    plugin = installed_recorder()
+    if plugin is None:
+        tell(f"collscope: {_NO_PLUGIN}")
+    return RecordOptions(kernel_trace, False, plugin, level, log or kernel_trace or plugin is None)
 
 
 def _held(db: Path, run: str) -> bool:

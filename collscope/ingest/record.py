@@ -14,7 +14,10 @@ from types import FrameType
 import msgspec
 
 from collscope.errors import InputError, MissingToolError, UsageError
+from collscope.parsers.recorders.own_recorder import cost_of
 
+RECORDINGS = "recorder"  # folder of our recorder's files
+LEVELS = ("calls", "sampled", "all", "proxy")
 SUBSYSTEMS = "INIT,ENV,NET,P2P,SHM,GRAPH,TUNING,COLL"
 # What ends a job is passed on to it, so that it can end itself and its logs stay whole.
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -28,6 +31,9 @@ class RecordOptions(msgspec.Struct, frozen=True):
 
     kernel_trace: bool = False  # RCCL's, with GPU times
     inspector: bool = False  # NCCL's profiler plugin
+    recorder: Path | None = None  # our profiler plugin, to load
+    level: str = "sampled"  # of the recorder
+    log: bool = True  # the library's, with its collectives
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -37,20 +43,29 @@ class Recording(msgspec.Struct, frozen=True):
     seconds: float
     files: int
     size_bytes: int
+    recordings: int = 0  # files of our recorder among them
+    logged: bool = True  # the library was asked for its log
 
 
 def environment(base: Mapping[str, str], folder: Path, options: RecordOptions) -> dict[str, str]:
-    """Variables that make every process log into a file of its own in `folder`.
+    """Variables that make every process record into a file of its own in `folder`.
 
     A level above INFO that is set already stays.
     """
-    # %h and %p are the library's: host and process id.
-    found = {
-        **base,
-        "NCCL_DEBUG": "TRACE" if base.get("NCCL_DEBUG", "").upper() == "TRACE" else "INFO",
-        "NCCL_DEBUG_SUBSYS": SUBSYSTEMS,
-        "NCCL_DEBUG_FILE": str(folder / "log.%h.%p"),
-    }
+    found = dict(base)
+    if options.log:
+        # %h and %p are the library's: host and process id.
+        found |= {
+            "NCCL_DEBUG": "TRACE" if base.get("NCCL_DEBUG", "").upper() == "TRACE" else "INFO",
+            "NCCL_DEBUG_SUBSYS": SUBSYSTEMS,
+            "NCCL_DEBUG_FILE": str(folder / "log.%h.%p"),
+        }
+    if options.recorder is not None:
+        found |= {
+            "NCCL_PROFILER_PLUGIN": str(options.recorder),
+            "COLLSCOPE_RECORDER_DIR": str(folder / RECORDINGS),
+            "COLLSCOPE_RECORDER_LEVEL": options.level,
+        }
     if options.kernel_trace:
         # Without the thread newer releases print the trace at the end only, if the job gets there.
         found |= {
@@ -111,7 +126,14 @@ def run_recorded(command: Sequence[str], folder: Path, options: RecordOptions) -
         code = process.wait()
     seconds = time.monotonic() - begin
     sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-    return Recording(code if code >= 0 else _SIGNAL_BASE - code, seconds, len(sizes), sum(sizes))
+    exit_code = code if code >= 0 else _SIGNAL_BASE - code
+    recordings = len(recordings_in(folder))
+    return Recording(exit_code, seconds, len(sizes), sum(sizes), recordings, options.log)
+
+
+def recordings_in(folder: Path) -> list[Path]:
+    """Files of our recorder, by name."""
+    return sorted((folder / RECORDINGS).glob("*.collrec"))
 
 
 @contextmanager
@@ -139,7 +161,27 @@ def cost_notes(recorded: Recording, folder: Path) -> Iterator[str]:
         f"{folder}: {recorded.files} files, {megabytes:.1f} MB in {recorded.seconds:.1f} s "
         f"({per_minute:.0f} MB a minute of the job)."
     )
+    yield from _recorder_cost(folder)
+    if not recorded.logged:
+        return
     yield (
         "Every rank wrote a line or two per collective, on the thread that launches it: many small"
         " collectives take longer then. Take step times from a run without logging."
+    )
+
+
+def _recorder_cost(folder: Path) -> Iterator[str]:
+    """What our recorder took of the processes, by its own clock."""
+    costs = [cost for path in recordings_in(folder) if (cost := cost_of(path.read_bytes()))]
+    seconds = sum(cost.seconds for cost in costs)
+    callbacks = sum(cost.callbacks for cost in costs)
+    if not callbacks or not seconds:
+        return
+    callback_ns = sum(cost.callback_ns for cost in costs)
+    writer_ns = sum(cost.writer_ns for cost in costs)
+    yield (
+        f"The recorder took {callback_ns / callbacks:.0f} ns of the job's threads per event, "
+        f"{callback_ns / seconds / 1e7:.3f} % of the time of a process, and its own thread "
+        f"{writer_ns / seconds / 1e7:.3f} % of a core. It times its callbacks alone: what the "
+        "library does to call them is not in it."
     )

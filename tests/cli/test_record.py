@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from command import collscope, rows
+from inputs import ROOT
 
 from collscope.ingest.record import RecordOptions, environment
+from collscope.programs import installed_recorder
 
 # Writes a log of two calls where NCCL_DEBUG_FILE says, then ends as its argument says.
 JOB = """
@@ -137,3 +139,70 @@ def test_environment() -> None:
     assert more["NCCL_DEBUG"] == "TRACE"
     assert more["RCCL_KERNEL_COLL_TRACE_ENABLE"] == "1"
     assert more["NCCL_INSPECTOR_ENABLE"] == "1"
+
+
+RECORDED = """
+import os, shutil, sys
+if "quiet" not in sys.argv:
+    shutil.copytree(sys.argv[1], os.environ["COLLSCOPE_RECORDER_DIR"])
+if "NCCL_DEBUG_FILE" in os.environ:
+    name = os.environ["NCCL_DEBUG_FILE"].replace("%h", "node").replace("%p", "1")
+    with open(name, "w") as log:
+        log.write(
+            "node:1:1 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x7f0 recvbuff 0x7f0 count 1024 "
+            "datatype 7 op 0 root 0 comm 0x55 [nranks=1] stream 0x1\\n"
+        )
+print(os.environ["NCCL_PROFILER_PLUGIN"], os.environ["COLLSCOPE_RECORDER_LEVEL"], flush=True)
+"""
+
+
+@pytest.fixture
+def recorded_job(tmp_path: Path) -> tuple[Path, Path]:
+    """A job that leaves the sample behind, as a library with the plugin does; its two arguments."""
+    if installed_recorder() is None:
+        pytest.skip("the recorder was not built")
+    source = tmp_path / "sample"
+    source.mkdir()
+    for path in (ROOT / "samples/recorders").glob("*.collrec"):
+        (source / path.name).write_bytes(path.read_bytes())
+    job = tmp_path / "recorded.py"
+    job.write_text(RECORDED)
+    return job, source
+
+
+def test_recordings_are_read_and_their_cost_is_shown(
+    tmp_path: Path, recorded_job: tuple[Path, Path]
+) -> None:
+    job, source = recorded_job
+    done = run(*command(tmp_path, job, "--level", "all", "--log"), str(source))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{installed_recorder()} all\n")
+    # 4616 + 5849 ns of 68 callbacks: the totals of the two samples.
+    assert "The recorder took 154 ns of the job's threads per event" in done.stderr
+    assert "The log was not read" in done.stderr
+    assert rows(tmp_path / "a.db", "SELECT COUNT(*) FROM calls") == [(7,)]
+
+
+def test_without_a_recording_the_log_is_read(
+    tmp_path: Path, recorded_job: tuple[Path, Path]
+) -> None:
+    job, source = recorded_job
+    done = run(*command(tmp_path, job, "--level", "all", "--log"), str(source), "quiet")
+    assert "the log was read instead" in done.stderr
+    assert rows(tmp_path / "a.db", "SELECT op, count FROM calls") == [("AllReduce", 1024)]
+
+
+def test_without_a_recording_and_a_log_the_way_out_is_named(
+    tmp_path: Path, recorded_job: tuple[Path, Path]
+) -> None:
+    job, source = recorded_job
+    done = run(*command(tmp_path, job, "--level", "calls"), str(source), "quiet")
+    assert "Run it with --log as well" in done.stderr
+    assert not (tmp_path / "files").exists()
+
+
+@pytest.mark.parametrize("words", [["--level", "off"], ["--level", "all", "--inspector"]])
+def test_levels_that_record_nothing_are_refused(
+    tmp_path: Path, job: Path, words: list[str]
+) -> None:
+    assert run(*command(tmp_path, job, *words), "0").returncode == 2
