@@ -21,7 +21,7 @@ class HangFormat(str, Enum):
 
 
 def hang(
-    paths: Annotated[list[str], typer.Argument(help="Flight recorder dumps, or their folder.")],
+    paths: Annotated[list[str], typer.Argument(help="Dumps, logs, stderr, RAS answers; or their folder.")],
     format: Annotated[HangFormat | None, typer.Option("--format", help=FORMAT_HELP)] = None,
     output: Output = None,
 ) -> None:
