@@ -15,16 +15,19 @@ from collscope.ingest.paths import expand
 from collscope.parsers import log_scan
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from collscope.hang.records import Evidence
     from collscope.ingest.files import Input
     from collscope.model.scanned_log import LogScan
     from collscope.model.trace import RecordedCalls
 
 
-def evidence_of(paths: list[str]) -> tuple[Evidence, ...]:
+def evidence_of(paths: list[str], answers: Sequence[tuple[str, str]] = ()) -> tuple[Evidence, ...]:
     """What the files say, by kind of source: what shows most of a call first.
 
     Folders without a file, and files of other kinds, are passed over.
+    answers  of the RAS service, with where each comes from
     raises  InputError when a path names nothing, or nothing below the paths can be read
     """
     found = _Files()
@@ -33,13 +36,14 @@ def evidence_of(paths: list[str]) -> tuple[Evidence, ...]:
     made = (
         dump_evidence(found.dumps, found.others),
         log_evidence(found.logs),
-        ras_evidence(found.answers),
+        ras_evidence([*found.answers, *answers]),
         message_evidence(found.messages),
     )
     found_any = tuple(evidence for evidence in made if evidence is not None)
     if not found_any:
+        where = paths[0] if paths else answers[0][0]
         raise InputError(
-            f"{paths[0]}: nothing that shows a hang. Name flight recorder dumps, logs of NCCL,"
+            f"{where}: nothing that shows a hang. Name flight recorder dumps, logs of NCCL,"
             " stderr of the ranks, or answers of the RAS service."
         )
     return found_any
@@ -64,10 +68,10 @@ class _Files:
 
     def _take(self, path: str, file: Input) -> None:
         head = file.head()
-        if (dump := read_dump(file)) is not None:
-            self.dumps.append((path, dump))
-        elif is_answer(head.decode("utf-8", errors="replace")):
+        if is_answer(head.decode("utf-8", errors="replace")):
             self.answers.append((path, file.text()))
+        elif (dump := read_dump(file)) is not None:
+            self.dumps.append((path, dump))
         elif b"\0" in head or not head:
             self.others.append((path, bool(head)))
         else:

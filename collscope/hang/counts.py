@@ -10,9 +10,6 @@ from collscope.hang.records import Verdict, Waiting, Who
 if TYPE_CHECKING:
     from collscope.hang.records import Counts, Evidence
 
-# Of two ranks, one that is a single call behind looks like one whose peer made a call too many.
-_LEAST_BEHIND = 2
-
 
 def nobody(reason: str, candidates: tuple[int, ...] = (), waiting: int = 0) -> Verdict:
     """A verdict that names nobody and no call."""
@@ -25,7 +22,8 @@ def nobody(reason: str, candidates: tuple[int, ...] = (), waiting: int = 0) -> V
 def by_counts(evidence: Evidence) -> Verdict:
     """The ranks that are behind in some group and ahead in none, where most others are ahead.
 
-    A rank that is ahead somewhere waits there for others.
+    A rank that is ahead somewhere waits there for others. Without a majority a rank that is behind
+    looks like one whose peer made calls too many.
     """
     behind: Counter[int] = Counter()
     ahead: set[int] = set()
@@ -46,11 +44,7 @@ def by_counts(evidence: Evidence) -> Verdict:
     if not behind:
         return nobody("All ranks launched equally many calls.")
     guilty = sorted(set(behind) - ahead)
-    if (
-        not guilty
-        or 2 * len(guilty) > len(members)
-        or (len(members) == 2 * len(guilty) and min(behind[r] for r in guilty) < _LEAST_BEHIND)
-    ):
+    if not guilty or 2 * len(guilty) >= len(members):
         reason = "Some ranks launched fewer calls than others; the counts do not show who waits."
         return nobody(reason, tuple(sorted(behind)), len(members))
     counts, op, seq = where[guilty[0]]

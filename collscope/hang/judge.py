@@ -17,12 +17,12 @@ from msgspec.structs import replace
 
 from collscope.hang.counts import by_counts, nobody
 from collscope.hang.pattern import pattern_of
-from collscope.hang.records import EQUAL_COUNTS, Verdict, Waiting, Who
+from collscope.hang.records import EQUAL_COUNTS, Claim, Verdict, Waiting, Who
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from collscope.hang.records import Call, Claim, Evidence, RankEvidence
+    from collscope.hang.records import Call, Evidence, RankEvidence
 
 # No rank has ended one of these before all members have begun it.
 _TOGETHER = {"AllReduce", "AllGather", "ReduceScatter", "AllToAll", "Barrier"}
