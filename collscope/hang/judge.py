@@ -38,6 +38,7 @@ class _Findings:
         self.shows_ends = shows_ends  # of calls on the GPU
         self.never_called: dict[int, Call] = {}  # (rank, the call that it owes)
         self.on_gpu: dict[int, Call] = {}
+        self.ended_elsewhere: set[int] = set()  # ranks in a call that a peer ended
         self.silent: dict[int, Call] = {}
         self.unknown: set[int] = set()
         self.different: dict[tuple[str, int], Call] = {}
@@ -78,7 +79,7 @@ def _failed_gpus(evidence: Sequence[Evidence]) -> dict[int, Claim]:
 
 
 def _of_kind(evidence: Evidence) -> Verdict:
-    """By the calls of one kind of source; its counters and claims are the others' to add."""
+    """By the calls, or the counters, of one kind of source; claims are added later."""
     if evidence.counts:
         return by_counts(evidence)
     if evidence.ranks:
@@ -152,7 +153,7 @@ def _by_calls(evidence: Evidence) -> Verdict:
         return _undecided(evidence, open_calls, (), reason)
     found = _walk(evidence, known, open_calls)
     involved = set(found.never_called) | set(open_calls)
-    if found.different or found.never_called or _circle(found.held_up):
+    if found.different or found.never_called or found.silent or _circle(found.held_up):
         ahead = _LAUNCHES if evidence.kind == "logs" else 0
         verdict = _judged_by_pattern(known, open_calls, _near(evidence, found, involved), ahead)
         if verdict is not None:
@@ -170,8 +171,10 @@ def _standing_out(
 ) -> Verdict:
     """The ranks that owe a call."""
     # A rank whose recording is damaged may be the one that the silent ones wait for; of several
-    # ranks without a recording some may have lost it, and only wait.
-    silent = {} if found.unknown or len(found.silent) > 1 else found.silent
+    # ranks without a recording some may have lost it, and only wait. Where a rank has a call open
+    # that a peer ended, what is lost may be a recording alone.
+    doubtful = found.unknown or found.ended_elsewhere or len(found.silent) > 1
+    silent = {} if doubtful else found.silent
     # Where logs end, their job may have been stopped: its hosts are not all at the same call.
     by_log = evidence.kind == "logs"
     sure = "likely" if by_log else "certain"
@@ -262,6 +265,7 @@ def _compare(
 
 
 def _finished(found: _Findings, rank: int, call: Call) -> None:
+    found.ended_elsewhere.add(rank)
     if call.op in _TOGETHER and found.shows_ends:
         found.on_gpu.setdefault(rank, call)
 
@@ -300,6 +304,8 @@ def _near(evidence: Evidence, found: _Findings, involved: set[int]) -> set[int]:
     groups = dict(evidence.groups)
     calls = [*found.different.values(), *found.never_called.values()]
     members = {rank for call in calls for rank in groups.get(call.group, ())}
+    if found.silent and not members:  # one that calls more than it should may wait in any group
+        return involved
     return (members or set(found.held_up)) & involved
 
 

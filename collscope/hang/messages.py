@@ -84,7 +84,7 @@ class Messages:
 
 
 class _File:
-    """The lines of one file, of which some belong together."""
+    """The lines of one file; some belong together."""
 
     def __init__(self, found: Messages, rank: int | None) -> None:
         self.found = found

@@ -76,7 +76,7 @@ def _what(marks: Sequence[_Mark], place: int, period: int) -> tuple[str, ...]:
     if period > 1 and made == loop[1 : len(made) + 1]:
         skipped = turn[0]
         found.append("peer_missing" if skipped[1] == "SendRecv" else "host_never_called")
-    if made[1:] == loop[: len(made) - 1] and (len(made) > 1 or not known):
+    if made[1:] == loop[: len(made) - 1]:
         found.append("extra_call")
     if made[1:] == loop[1 : len(made)] and (len(made) > 1 or not known):
         found.append("different_call")

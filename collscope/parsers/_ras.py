@@ -162,7 +162,7 @@ def _ranks(lines: list[str], size: int | None) -> tuple[RasRank, ...]:
 
 
 class _Listing:
-    """The lines of one communicator, of which some belong together."""
+    """The lines of one communicator; some belong together."""
 
     def __init__(self) -> None:
         self.missing: dict[int, RasRank] = {}
