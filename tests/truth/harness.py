@@ -143,7 +143,10 @@ class _Bench:
         if top in ("samples", "docs") or word == "README.md":
             return ROOT / word
         if top == "recordings" and "/" in word:
-            return RECORDINGS.parent / word
+            own = RECORDINGS.parent / word
+            if own.exists() or not (SHARED / top).is_dir():
+                return own
+            return SHARED / word
         if top in ("corpus", "background") and "/" in word:
             if not (SHARED / top).is_dir():
                 raise AbsentError(f"{top} folder (COLLSCOPE_SHARED)")

@@ -79,7 +79,7 @@ def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> 
 
 
 def _other_steps(kept: list[EngineStep], left: int) -> Iterable[Diagnostic]:
-    """Marked steps that are none of the steps, as they are of another kind or lie apart."""
+    """Steps that the engine marked and that are left out: of another kind, or apart."""
     if left:
         what, other = "only generate", "read prompts"
         if not kept[0].decode:
