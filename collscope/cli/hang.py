@@ -15,7 +15,9 @@ class HangFormat(str, Enum):
     """Output formats of the verdict of a hang."""
 
     TEXT = "text"
+    MD = "md"
     JSON = "json"
+    HTML = "html"
 
 
 def hang(
@@ -27,19 +29,12 @@ def hang(
 
     Exit code 0: a verdict, 4: none.
     """
-    import msgspec
-
     from collscope.hang.collect import evidence_of
     from collscope.hang.judge import judge
-    from collscope.reports.hang.text import verdict_text
+    from collscope.reports.hang.text import render_hang
 
     places = targets(format, output, HangFormat)
-
     verdict = judge(evidence_of(paths))
-
-    def rendered(fmt: str) -> str:
-        return msgspec.json.encode(verdict).decode() if fmt == "json" else verdict_text(verdict)
-
-    write_answer(places, rendered)
+    write_answer(places, lambda fmt: render_hang(verdict, fmt))
     if not verdict.decided:
         raise typer.Exit(4)

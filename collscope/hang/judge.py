@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from collscope.hang.pattern import pattern_of
 from collscope.hang.records import Verdict, Waiting, Who
 
@@ -38,6 +40,10 @@ class _Findings:
 
 def judge(evidence: Evidence) -> Verdict:
     """Who holds up the job, by all that is known of its ranks."""
+    return replace(_verdict(evidence), sources=evidence.sources)
+
+
+def _verdict(evidence: Evidence) -> Verdict:
     known = {rank.rank: rank for rank in evidence.ranks}
     open_calls = {
         rank: call for rank, of in known.items() if (call := _first_open(of.calls)) is not None

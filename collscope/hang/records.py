@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+
+SCHEMA = "collscope.hang/1"
+# What a rank does that holds the others up.
+WHAT = (
+    "host_never_called", "dead", "silent", "gpu_not_finished", "different_call", "different_order",
+    "extra_call", "peer_missing", "not_initialised",
+)  # fmt: skip
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -44,32 +53,34 @@ class Evidence(msgspec.Struct, frozen=True):
 class Who(msgspec.Struct, frozen=True):
     """A rank that holds up the job."""
 
-    rank: int
-    host: str | None = None
-    pid: int | None = None
-    gpu: int | None = None
+    rank: int  # global
+    host: str | None = None  # null: not known
+    pid: int | None = None  # process; null: not known
+    gpu: int | None = None  # device of its host; null: not known
 
 
 class Waiting(msgspec.Struct, frozen=True):
     """Ranks that only wait."""
 
-    ranks: int
+    ranks: int  # how many
     groups: tuple[str, ...]  # through which the hang spread
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """The answer to: who holds up the job?"""
 
-    decided: bool
-    who: tuple[Who, ...]
-    what: tuple[str, ...]  # more than one where they look alike in the sources
-    group: str | None
-    seq: int | None
-    op: str | None
-    since: int | None  # ns, on the clock of the host of a rank that waits
-    waiting: Waiting
-    certainty: str | None  # certain, likely; None where it is not decided
-    candidates: tuple[int, ...]
-    reasons: tuple[str, ...]
-    frames: tuple[str, ...] = ()
-    last_completed: str | None = None
+    decided: bool  # whether the sources name a rank
+    who: tuple[Who, ...]  # empty where it is not decided
+    what: tuple[str, ...]  # of `WHAT`; more than one where they look alike in the sources
+    group: str | None  # of the call that hangs; null: not known
+    seq: int | None  # number of the call in its group; null: not known
+    op: str | None  # its operation; null: not known
+    since: int | None  # ns, on the clock of the host of a rank that waits; null: not known
+    waiting: Waiting  # those that wait for it
+    certainty: Annotated[str | None, ("certain", "likely", None)]  # null: not decided
+    candidates: tuple[int, ...]  # ranks of which one holds the others up, where it is not decided
+    reasons: tuple[str, ...]  # sentences
+    frames: tuple[str, ...] = ()  # of the call, "function file:line", the innermost first
+    last_completed: str | None = None  # of the first of `who`; null: not known
+    sources: tuple[str, ...] = ()  # files that were read
+    schema: str = SCHEMA

@@ -135,7 +135,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     simulated_ns: float  # the recorded one, played without the recorded starts
     starts_off_ns: float | None  # how far its collectives start from where they did, median
     other_starts_off_ns: float | None  # after the change, from where they did in the other run
-    new_ns: float
+    new_ns: float | None  # None: most of the step has no known cause, so there is a range alone
     low_ns: float
     high_ns: float
     simple_ns: float  # the uplift formula: exposed share saved, nothing else moves

@@ -334,6 +334,10 @@ choice, more than another start (`STARTS`)."""
 MAX_IDLE = 0.1
 """Part of the step without a known cause; more of it widens the range. Source: a choice."""
 
+MAX_UNEXPLAINED = 0.5
+"""Part of the step without a known cause; with more of it the answer is a range alone. Source: a
+majority, most of the step is then not what was played."""
+
 HOST_STARTS = 0.3
 """Ratio of a host's paces in two starts of one job, less 1: nine of ten pairs lie within it.
 Source: docs/validation.md, "Cost of the profiler", steps of host-bound jobs in pairs of starts of

@@ -6,12 +6,15 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
+from command import collscope
+from inputs import ROOT
 
 from collscope.errors import InputError
 from collscope.hang.collect import evidence_of
 from collscope.hang.judge import judge
-from collscope.reports.hang.text import verdict_text
+from collscope.reports.hang.text import render_hang
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,8 +75,24 @@ def write(folder: Path, rank: int, steps: Sequence[Step], done: int, late_s: int
 
 def verdict(folder: Path) -> Verdict:
     found = judge(evidence_of([str(folder)]))
-    assert len(verdict_text(found).splitlines()) <= 10
+    assert len(render_hang(found, "text").splitlines()) <= 10
     return found
+
+
+@pytest.mark.parametrize("decided", [True, False])
+def test_the_forms_of_a_verdict(tmp_path: Path, decided: bool) -> None:
+    for rank in range(4):
+        write(tmp_path, rank, loop(rank), 22 if rank == 2 and decided else 24)
+    answers = {}
+    for fmt in ("json", "md", "html", "text"):
+        ran = collscope("hang", tmp_path, "--format", fmt)
+        assert ran.code == (0 if decided else 4)
+        answers[fmt] = ran.out
+    document = json.loads(answers["json"])
+    jsonschema.validate(document, json.loads((ROOT / "schemas/hang.schema.json").read_text()))
+    assert [one["rank"] for one in document["who"]] == ([2] if decided else [])
+    for fmt in ("md", "html", "text"):
+        assert ("rank 2 has the call open" in answers[fmt]) == decided
 
 
 def who(found: Verdict) -> list[int]:

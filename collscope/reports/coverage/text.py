@@ -85,6 +85,9 @@ def coverage_section(report: Report) -> Iterable[str | Table]:
             (origin("diagnostics", severity=d.severity, code=d.code) for d in rows),
         )
         yield from more_not_shown(len(coverage.diagnostics), "diagnostic")
+    if coverage.beside:
+        parts = (f"{count(v.rows, 'row')} of the view {v.view}" for v in coverage.beside)
+        yield f"In the store, and not shown here (collscope sql): {', '.join(parts)}."
     for gap in coverage.gaps:
         yield f"Not known: {gap.question}. To know it: {gap.remedy}."
 

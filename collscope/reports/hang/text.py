@@ -1,59 +1,90 @@
-"""The verdict of a hang as text."""
+"""The verdict of a hang in its forms: text, Markdown, HTML, JSON."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from collscope.reports.rendering.formats import to_readable
+from collscope.reports.rendering.layout import TEXT, Section, table
 from collscope.units import count
+from collscope.writing import one_line, to_json
 
 if TYPE_CHECKING:
     from collscope.hang.records import Verdict, Who
 
 _WHAT = {
     "host_never_called": "did not make the call (its host sleeps, waits, or skipped it)",
-    "silent": "wrote no recording",
+    "dead": "ended before the others",
+    "silent": "wrote nothing",
     "gpu_not_finished": "has the call open on its GPU though a peer completed it",
     "different_call": "called something else",
     "different_order": "called the groups in another order",
     "extra_call": "made a call too many",
+    "peer_missing": "did not make its side of the transfer",
+    "not_initialised": "did not finish making the communicator",
 }
 _RECORD = (
     "Record next time: TORCH_FR_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1 and"
     " TORCH_NCCL_ENABLE_TIMING=1 on every rank."
 )
+_NAMED = 8  # ranks
+_CANDIDATES = 16
 
 
-def verdict_text(verdict: Verdict) -> str:
-    """At most ten lines."""
+def render_hang(verdict: Verdict, fmt: str) -> str:
+    """In text of at most ten lines, md, html or json."""
+    if fmt == "json":
+        return to_json(verdict)
+    if fmt == "text":
+        return "".join(f"{one_line(f'{head}: {text}')}\n" for head, text in _lines(verdict))
+    rows = table([("what", TEXT), ("answer", TEXT)], _lines(verdict))
+    return to_readable(fmt, "collscope hang", [Section("", (rows,))])
+
+
+def _lines(verdict: Verdict) -> list[tuple[str, str]]:
     lines = []
     if verdict.decided:
-        what = ", or ".join(_WHAT.get(name, name) for name in verdict.what)
-        who = ", ".join(map(_who, verdict.who[:8]))
-        more = f" and {len(verdict.who) - 8} more" if len(verdict.who) > 8 else ""
-        lines.append(f"Verdict: {who}{more} {what}.")
+        what = ", or ".join(_WHAT[name] for name in verdict.what)
+        who = ", ".join(map(_who, verdict.who[:_NAMED]))
+        lines.append(("Verdict", f"{who}{_more(verdict.who, _NAMED)} {what}."))
     else:
-        lines.append("No verdict.")
+        lines.append(("Verdict", "none."))
         if verdict.candidates:
-            lines.append(f"Candidates: ranks {', '.join(map(str, verdict.candidates[:16]))}.")
-    if verdict.group is not None:
-        lines.append(f"Since: {verdict.op} {verdict.seq} of group {verdict.group}.")
+            ranks = ", ".join(map(str, verdict.candidates[:_CANDIDATES]))
+            more = _more(verdict.candidates, _CANDIDATES)
+            lines.append(("Candidates", f"{_ranks(len(verdict.candidates))} {ranks}{more}."))
+    if verdict.op is not None:
+        number = "" if verdict.seq is None else f" {verdict.seq}"
+        group = "" if verdict.group is None else f" of group {verdict.group}"
+        lines.append(("Since", f"{verdict.op}{number}{group}."))
     if verdict.frames:
-        lines.append(f"Code: {' < '.join(verdict.frames[:3])}.")
+        lines.append(("Code", f"{' < '.join(verdict.frames[:3])}."))
     if verdict.last_completed is not None:
-        lines.append(f"Last completed call: {verdict.last_completed}.")
-    groups = ", ".join(verdict.waiting.groups[:3])
-    more = f" and {n - 3} more" if (n := len(verdict.waiting.groups)) > 3 else ""
+        lines.append(("Last completed call", f"{verdict.last_completed}."))
     if verdict.waiting.ranks:
-        lines.append(f"Waiting: {count(verdict.waiting.ranks, 'rank')}, in groups {groups}{more}.")
+        groups = ", ".join(verdict.waiting.groups[:3]) + _more(verdict.waiting.groups, 3)
+        lines.append(("Waiting", f"{count(verdict.waiting.ranks, 'rank')}, in groups {groups}."))
     if verdict.certainty is not None:
-        lines.append(f"How sure: {verdict.certainty}.")
-    lines += [f"Why: {' '.join(verdict.reasons[:3])}"]
+        lines.append(("How sure", f"{verdict.certainty}."))
+    lines.append(("Why", " ".join(verdict.reasons[:3])))
     if not verdict.decided:
-        lines.append(_RECORD)
-    return "\n".join(lines) + "\n"
+        lines.append(("What to do", _RECORD))
+    return lines
+
+
+def _more(values: tuple[object, ...], shown: int) -> str:
+    return f" and {len(values) - shown} more" if len(values) > shown else ""
+
+
+def _ranks(number: int) -> str:
+    return "rank" if number == 1 else "ranks"
 
 
 def _who(who: Who) -> str:
-    parts = [f"host {who.host}" if who.host else "", f"process {who.pid}" if who.pid else ""]
+    parts = [
+        f"host {who.host}" if who.host else "",
+        f"process {who.pid}" if who.pid is not None else "",
+        f"GPU {who.gpu}" if who.gpu is not None else "",
+    ]
     where_it_runs = ", ".join(part for part in parts if part)
     return f"rank {who.rank}" + (f" ({where_it_runs})" if where_it_runs else "")

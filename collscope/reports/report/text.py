@@ -102,7 +102,7 @@ def _answer(report: Report) -> Iterable[str]:
         yield "No calls and no profile in this run: no share of GPU time, and no gain of a job."
     elif not header.calls:
         yield "No calls: no log with COLL lines in this run (collscope ingest log PATH)."
-    if report.classes and report.classes[0].op != Op.UNKNOWN.value:
+    if report.classes and report.classes[0].op is not Op.UNKNOWN:
         yield f"Largest class: {_most(report.classes[0])}."
     if any(row.split_ns for row in report.classes) or (
         report.classes and all(row.kernel_ns for row in report.classes)
