@@ -23,8 +23,8 @@ def traces(folder: Path, *names: str) -> list[Path]:
         for k, name in enumerate(8 * ("gemm_kernel", *names)):
             place = {"device": rank, "stream": 7, "correlation": k + 1}
             events += [
-                {"ph": "X", "cat": "kernel", "name": name, "pid": rank, "tid": 7, "ts": 1e6 + 30 * k,
-                 "dur": 20.0, "args": place},
+                {"ph": "X", "cat": "kernel", "name": name, "pid": rank, "tid": 7,
+                 "ts": 1e6 + 30 * k, "dur": 20.0, "args": place},
                 {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9,
                  "ts": 1e6 + 30 * k - 9, "dur": 4.0, "args": place},
             ]  # fmt: skip
