@@ -60,7 +60,7 @@ DIALECTS = {
         "tables.latency_table",
         "tables.summary_table",
     ),
-    "metric": ("nvbandwidth", "ras_json", "fusion_times", "metrics"),
+    "metric": ("nvbandwidth", "ras_json", "ras_text", "fusion_times", "metrics"),
 }
 
 

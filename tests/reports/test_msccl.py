@@ -54,8 +54,8 @@ def row(**values: object) -> ClassRow:
         count=1024, size_bytes=4096, in_place=True, nranks=4, nnodes=1, shape=None,
         backend="native", calls=10, total_bytes=40960, share_of_bytes=1.0, algorithm=None,
         protocol=None, channels=None, tuned_calls=0, kernel_calls=None,
-        kernel_observations=None, transfer_ns=None, wait_ns=None,
-        split_ns=None, seen_calls=None, seen_kernels=None, kernel_ns=None,
+        kernel_observations=None, transfer_ns=None, wait_ns=None, split_ns=None,
+        seen_calls=None, seen_kernels=None, kernel_ns=None,
     )  # fmt: skip
     return replace(base, **values)  # type: ignore[arg-type]
 
@@ -240,15 +240,18 @@ def test_cost_is_the_sum_of_its_parts() -> None:
     assert cost.time_ns == pytest.approx(8400 + 14 * 3400 + 1.75 * 8e6 / rate)
 
 
-def test_protocols_carry_flags() -> None:
-    costs = Costs(load_system("h100"))
+@pytest.mark.parametrize(("system", "line"), [("h100", 128), ("mi300x", 64)])
+def test_protocols_carry_flags(system: str, line: int) -> None:
+    costs = Costs(load_system(system))
     times = {}
     for protocol in ("LL", "LL128", "Simple"):
         found = algorithm(all_pairs_all_gather(8, proto=protocol))
         structure = structure_of(found)
         times[protocol] = costs.cost(found, structure, load_of(found, structure, 8), 1 << 20)
     assert times["LL"].transfer_ns == pytest.approx(2 * times["Simple"].transfer_ns)
-    assert times["LL128"].transfer_ns == pytest.approx(128 / 120 * times["Simple"].transfer_ns)
+    assert times["LL128"].transfer_ns == pytest.approx(
+        line / (line - 8) * times["Simple"].transfer_ns
+    )
 
 
 def test_a_mesh_link_is_the_limit_of_one_ring() -> None:

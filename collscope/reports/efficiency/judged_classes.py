@@ -54,19 +54,15 @@ class JudgedClass(msgspec.Struct, frozen=True):
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """One class with everything known about its time; ns of one call on one rank.
 
-        alone_ns     measured alone, on as many ranks as the job has, and on its links
-        foreign      measured in host memory, which a system's roof is not about
-        roof, best   what was asked for, and the best of any label measured
-        no_roof      why there is no roof; why: why it does not apply
-    <<<<<<< HEAD
-        kernel_ns    mean of its kernels in the job, waiting included, also of one rank only
-    =======
-        kernel_ns    mean of its kernels in the job, waiting included, even of one rank only
-    >>>>>>> main
-        executions   kernels of all calls: over all devices, or over the traced ones where
-                     these show every class, and none tells transfer from waiting
-        device_ns    their time, by the best that is known of them
-        exposure     part of its time with no compute kernel beside it
+    alone_ns     measured alone, on as many ranks as the job has, and on its links
+    foreign      measured in host memory, which a system's roof is not about
+    roof, best   what was asked for, and the best of any label measured
+    no_roof      why there is no roof; why: why it does not apply
+    kernel_ns    mean of its kernels in the job, waiting included, even of one rank only
+    executions   kernels of all calls: over all devices, or over the traced ones where
+                 these show every class, and none tells transfer from waiting
+    device_ns    their time, by the best that is known of them
+    exposure     part of its time with no compute kernel beside it
     """
 
     row: ClassRow

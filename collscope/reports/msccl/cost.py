@@ -2,7 +2,8 @@
 
 time = base + latencies of the longest chain of dependent messages + time of the busiest link. The
 latencies are the library's own tuning constants (ring, by protocol). A call of S bytes is cut into
-`chunks` chunks, as the executors do; LL sends a flag with every 4 bytes, LL128 one per 120 bytes.
+`chunks` chunks, as the executors do; LL sends a flag with every 4 bytes, LL128 8 bytes of them per
+line: of 128 bytes in NCCL, of 64 in RCCL (NCCL_LL128_LINESIZE in device.h of both).
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Lack(Enum):
     LINK_BETWEEN = "link_between"  # two GPUs that exchange messages
 
 
-_CARRIED = {"LL": 0.5, "LL128": 0.9375, "Simple": 1.0}
+_CARRIED = {"LL": 0.5, "LL128": 120 / 128, "Simple": 1.0}
+_CARRIED_RCCL = _CARRIED | {"LL128": 56 / 64}
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -130,7 +132,9 @@ class Costs:
         )
 
     def _transfer_ns(self, algorithm: MscclAlgorithm, load: Load, size_bytes: int) -> float:
-        data = size_bytes / _CARRIED[algorithm.protocol]  # ns at 1 GB/s
+        tuning = self.system.tuning
+        carried = _CARRIED_RCCL if tuning and tuning.library == "rccl" else _CARRIED
+        data = size_bytes / carried[algorithm.protocol]  # ns at 1 GB/s
         parts = (
             (load.pair, self._pair_gbps(algorithm)),
             (load.gpu, self._gpu_gbps(algorithm)),
