@@ -344,7 +344,8 @@ def _judged_by_majority(
         for rank, c in calls.items()
     }
     ((common, times),) = Counter(marks.values()).most_common(1)
-    if 2 * times > len(marks) and times > 1:
+    # A printed line is no record: what contradicts others may be a damaged copy.
+    if 2 * times > len(marks) and times > 1 and evidence.kind != "stderr":
         minority = [rank for rank, mark in marks.items() if mark != common]
         reason = f"{times} of {len(marks)} members call something else."
         return _decided(
