@@ -14,9 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.hang.records import EQUAL_COUNTS, Call, Claim, Evidence, RankEvidence
-from collscope.model import CommInit, Severity
+from collscope.model import CommInit, Op
 from collscope.model.datatype import datatype_of
-from collscope.parsers.log_scan import cut_end
+from collscope.model.op import parse_op
 from collscope.parsers.nccl_log import MessageKind, parse_init
 
 if TYPE_CHECKING:
@@ -101,11 +101,12 @@ def log_evidence(logs: Sequence[tuple[str, LogScan]]) -> Evidence | None:
 
 def _damaged(scan: LogScan) -> bool:
     """Whether lines are torn, lost or not what the library writes: the log proves nothing."""
-    cut = cut_end(scan)
     return (
         any(scan.counters.get(name, 0) for name in _DAMAGE)
-        or any("opCount" in text for _, text in scan.unknown_samples)
-        or (cut is not None and cut[0] is Severity.DATA_LOSS)
+        or bool(scan.damage)
+        or any("opCount" in text or "nranks=" in text for _, text in scan.unknown_samples)
+        or any(parse_op(name) is Op.UNKNOWN for name in scan.ops)
+        or bool(scan.unended.strip())
         or _lacks_numbers(scan)
     )
 
