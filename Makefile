@@ -15,6 +15,8 @@
 #   make check-slurm   launches under a real Slurm of two nodes on this host (root; see the script)
 #   make bench   speed and memory against stated peers
 #   make wheel   wheels for CPython 3.10 and later and glibc 2.28 into dist/
+#   make image   a container image (podman, buildah or docker)
+#   make tag     tags the version at the head of the changelog
 #   make try-wheel   install each in a clean environment without a compiler, and use it
 #   make try-wheel-old   the native parts on Debian bullseye's glibc (debootstrap, as root)
 #   make venv    set up only
@@ -38,7 +40,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: venv demo test quick coverage lint types imports native pytest truth fuzz fuzz-native fuzz-readers torture integers \
 	semantics check-abi check-slurm \
-	bench clean wheel try-wheel try-wheel-old
+	bench clean image tag wheel try-wheel try-wheel-old
 
 venv: $(STAMP)
 
@@ -150,6 +152,19 @@ try-wheel:
 
 try-wheel-old:
 	scripts/wheels/try_old_glibc.sh
+
+# A container image, with the first builder that is here.
+image:
+	@builder=$$(command -v podman || command -v buildah || command -v docker) || \
+		{ echo "make image: no podman, buildah or docker. Install one."; exit 5; }; \
+	$$builder build -f Containerfile -t collscope .
+
+# The version at the head of the changelog, once it has a date.
+tag:
+	@version=$$(sed -n 's/^## \([0-9][0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1); \
+	if grep -q "^## $$version (unreleased)" CHANGELOG.md; then \
+		echo "CHANGELOG.md: $$version is not released. Give it a date first."; exit 1; fi; \
+	git tag -a "v$$version" -m "collscope $$version"
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/ingest.py

@@ -223,8 +223,8 @@ def _cells(table: Table, system: System) -> list[Cell]:
         roof = ceilings.reachable
         found.append(
             Cell(
-                size, time, roof.time_us, roof.time_low_us, roof.time_high_us,
-                ceilings.limit.time_us, _clean(table, size),
+                size, time, roof.time_ns / 1e3, roof.time_low_ns / 1e3, roof.time_high_ns / 1e3,
+                ceilings.limit.time_ns / 1e3, _clean(table, size),
             )
         )  # fmt: skip
     return found

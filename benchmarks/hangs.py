@@ -2,8 +2,9 @@
 
     python benchmarks/hangs.py [--half open|exam] [--sources dumps,logs,stderr,ras,all] [--show]
 
-For recordings/hangs: how many answers are right, undecided where that is not right, and wrong,
-for each fault and each set of sources. A wrong one names a healthy rank, or has a wrong `what`.
+For recordings/hangs: how many answers are right, undecided where that is not right, and wrong, for
+each fault and each set of sources. A wrong one names a healthy rank, or has nothing right in
+`what`.
 """
 
 from __future__ import annotations

@@ -141,6 +141,9 @@ def predict_change(
         except RefusedError as error:
             print(f"no answer: {' '.join(what)}, {old} -> {new}: {error}", file=sys.stderr)
             continue
+        if said["new_ns"] is None:
+            print(f"a range alone: {' '.join(what)}, {old} -> {new}", file=sys.stderr)
+            continue
         base = said["step_ns"]
         yield Case(
             *what, f"{old} -> {new}", told, truth,

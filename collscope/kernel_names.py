@@ -2,9 +2,9 @@
 
 Hints only: NCCL starts one specialised kernel for many functions, and RCCL a single generic one,
 so algorithm and protocol of the name need not be those that ran. None: the name does not tell.
-Name patterns: generate.py, collectives.h, common.h of NVIDIA/nccl and ROCm/rccl (2.4 to 2.30),
-msccl_kernel_impl.h of ROCm/rccl, src/ext/collectives of microsoft/mscclpp; of RCCL in
-ROCm/rocm-systems src/algorithms/{dda,gin,direct_a2a} and src/device/ce_*; ROCm/mori src/*/kernels.
+Names that follow a grammar are read here: generate.py, collectives.h, common.h of NVIDIA/nccl and
+ROCm/rccl (2.4 to 2.30), msccl_kernel_impl.h of ROCm/rccl, src/algorithms/dda of RCCL in
+ROCm/rocm-systems. All others stand in kernel_names.tsv, each with its source.
 
 A collective that the copy engines alone carry out has no kernel, so no name tells it.
 """
@@ -12,6 +12,10 @@ A collective that the copy engines alone carry out has no kernel, so no name tel
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from importlib import resources
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,7 +23,11 @@ import msgspec
 from collscope.model import Datatype, Op, parse_op
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
+
+
+OTHER_LIBRARIES = frozenset({"custom"})
+"""Families whose kernels neither the log of NCCL or RCCL nor torch.distributed tells of."""
 
 
 class KernelName(msgspec.Struct, frozen=True):
@@ -31,6 +39,7 @@ class KernelName(msgspec.Struct, frozen=True):
     protocol_hint: str | None = None  # LL, LL128, SIMPLE
     redop_hint: str | None = None  # device spelling: Sum, Prod, MinMax, PreMulSum, …
     datatype_hint: str | None = None  # label of `model.Datatype`
+    fused: bool = False  # it computes as well: how much of its time is the collective is not known
 
 
 _DATATYPES = {name: d.value for d in Datatype for name in d.kernel_names}
@@ -79,38 +88,6 @@ _DDA = re.compile(
     r"(?:\w+::)*dda(?P<op>AllReduce|AllGather|ReduceScatter|AllToAll)"
     r"(?P<algorithm>Flat|Tree|TwoShot|Rhd)?(?:Ipc|Fabric)?(?P<protocol>LL128|LL)?\w*"
 )
-# gin::sdma::ginAllReduceTwoShotKernel<…>, lsaAllReduceTwoShotKernel<…>, directA2aSumKernel<…> (the
-# sum of an AllReduce), ncclCeLocalReduceKernelVec<…>, ncclCePersistentGatherCopyKernel (what a
-# collective on RCCL's copy engines leaves to kernels; NCCL's has none)
-_RCCL_OWN = re.compile(
-    r"(?:\w+::)*(?:(?:gin|Gin|lsa)(?P<op>AllReduce|AllToAll|Alltoall)\w*|allReduceLsa\w*"
-    r"|directA2aSumKernel|ncclCe\w+Kernel\w*)"
-)
-# mscclpp::allreduceAllPairs<…>, allgatherFullmesh2, allreduce7<…>
-_MSCCLPP = re.compile(
-    r"(?:\w+::)*(?:mscclpp::[\w:]+|allreduce(?:AllPairs|Packet|Nvls|Fullmesh|RsAg)\w*"
-    r"|allgatherFullmesh\w*|allreduce[678]|allgather[568])"
-)
-# oneRankReduce<…>: a communicator of one rank, both libraries
-_ONE_RANK = re.compile(r"(?:\w+::)*oneRankReduce")
-_RCCL = re.compile(r"rccl\w*(?:::\w+)*")
-# aiter::cross_device_reduce_1stage<…>, quickreduce::…, deep_ep::intranode::dispatch<…>,
-# rocshmem::rocshmem_barrier_all_kernel
-_CUSTOM = re.compile(
-    r"(?:.*::)?cross_device_reduce_.*|.*allreduce_fusion.*|(?:.*::)?quick_?reduce.*"
-    r"|nvshmem.*|(?:rocshmem::)?rocshmem.*|deep_ep::.*"
-    r"|(?:.*::)?(?:one_shot|two_shot|multimem)_.*(?:all_reduce|all_gather|reduce_scatter).*"
-)
-# ROCm/mori: EpDispatchIntraNodeKernel_bf16, mori::moe::EpCombineInterNodeKernel<…>,
-# mori_shmem_barrier_all_block, SdmaReduceScatterKernel_f16, OneShotAllGatherSdmaKernel_u32,
-# AllGatherAsyncPutKernel_f32, InterNodeRingAllGatherKernel_u32, FusedRingLocalGatherKernel_u32
-_MORI = re.compile(
-    r"mori(?:_shmem_|::)\w.*|Ep(?:Dispatch|Combine)[A-Z]\w*"
-    r"|(?:OneShot)?(?:All2all|AllGather|ReduceScatter|Broadcast)\w*Sdma\w*Kernel\w*"
-    r"|SdmaReduceScatterKernel\w*|ReduceScatterLocalReduceKernel\w*"
-    r"|AllGatherAsync(?:Put|Wait)Kernel\w*|InterNodeRingAllGatherKernel\w*"
-    r"|FusedRingLocalGatherKernel\w*"
-)
 # record_param_comms, c10d::allreduce_: operators that PyTorch's tables list in the place of kernels
 _TORCH = re.compile(r"record_param_comms|_?c10d(?:_functional)?::\w+")
 # python.all_gather_into_tensor: a function of torch.distributed as Cray perftools names it
@@ -149,22 +126,70 @@ def classify(name: str) -> KernelName | None:
     >>> classify("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
     ... # doctest: +NORMALIZE_WHITESPACE
     KernelName(family='nccl', op_hint='AllGather', algorithm_hint='RING', protocol_hint='LL',
-               redop_hint=None, datatype_hint=None)
+               redop_hint=None, datatype_hint=None, fused=False)
     >>> classify("__amd_rocclr_copyBuffer.kd") is None
     True
     """
+    given = next((op for pattern, op in _NAMED.get() if pattern.search(name)), None)
+    if given is not None:
+        return KernelName("custom", op_hint=given)
     if _PERFTOOLS.fullmatch(name):
         return _read_lower("pytorch", name)
     base = _base(name)
-    if base is None:
-        return None
+    return None if base is None else _read(base, name)
+
+
+def _read(base: str, name: str) -> KernelName | None:
+    """What a qualified function name tells: by the libraries' grammars, else by the table."""
     for pattern, read in _READERS:
         match = pattern.fullmatch(base)
         if match is not None:
             return read(match, name)
+    row = _row(base, name)
+    if row is not None:
+        return None if row.local else row.read(base)
     if len(base) >= _LEAST_OF_NAME and any(title.startswith(base) for title in _BEGINNINGS):
         return KernelName("msccl" if base.startswith("msccl") else "nccl")
     return None
+
+
+Named = tuple[tuple[re.Pattern[str], str], ...]
+_NAMED: ContextVar[Named] = ContextVar("named", default=())
+
+
+def read_named(collectives: Sequence[str]) -> Named:
+    """Patterns and operations of texts of the form "REGEX=Operation".
+
+    raises  ValueError for one of another form
+    """
+    found = []
+    for one in collectives:
+        pattern, _, operation = one.rpartition("=")
+        op = parse_op(operation.strip())
+        if not pattern or op is Op.UNKNOWN:
+            raise ValueError(f"'{one}' is not REGEX=Operation")
+        try:
+            found.append((re.compile(pattern), op.value))
+        except re.error as error:
+            raise ValueError(f"'{pattern}' is no regular expression ({error})") from None
+    return tuple(found)
+
+
+@contextmanager
+def named(collectives: Named) -> Iterator[None]:
+    """Within it kernels with these names are collectives, whatever else is known of them.
+
+    The expression is searched for in the whole name.
+
+    >>> with named(read_named(["my_exchange=AllToAll"])):
+    ...     classify("my_exchange_kernel<4>").op_hint
+    'AllToAll'
+    """
+    token = _NAMED.set(collectives)
+    try:
+        yield
+    finally:
+        _NAMED.reset(token)
 
 
 def is_decoy(name: str) -> bool:
@@ -179,9 +204,10 @@ def is_decoy(name: str) -> bool:
 def looks_related(name: str) -> bool:
     """True for a name that contains 'ccl' and that `classify` does not know: worth listing.
 
-    AMD's runtime kernels are left out; count them with `is_decoy`.
+    AMD's runtime kernels are left out; count them with `is_decoy`. So are kernels that are known to
+    stay on their own GPU.
     """
-    return "ccl" in name.lower() and not is_decoy(name) and classify(name) is None
+    return "ccl" in name.lower() and not is_decoy(name) and not _known(name)
 
 
 def may_communicate(name: str) -> bool:
@@ -190,7 +216,69 @@ def may_communicate(name: str) -> bool:
     >>> may_communicate("myComm_kernel(Args)"), may_communicate("common_gemm")
     (True, False)
     """
-    return _COMM.search(name) is not None and classify(name) is None and not is_decoy(name)
+    return _COMM.search(name) is not None and not _known(name) and not is_decoy(name)
+
+
+def _known(name: str) -> bool:
+    """True for a kernel of a collective, and for one that the table knows as local work."""
+    if classify(name) is not None:
+        return True
+    base = _base(name)
+    return base is not None and _row(base, name) is not None
+
+
+class _Row(msgspec.Struct, frozen=True):
+    """A line of kernel_names.tsv; its head says what the columns hold."""
+
+    pattern: re.Pattern[str]
+    operation: str
+    part: str
+    family: str
+    with_arguments: bool  # the pattern also reads the template's arguments
+
+    @property
+    def local(self) -> bool:
+        return self.part == "local"
+
+    def read(self, base: str) -> KernelName:
+        if self.operation == "words":
+            return _read_lower(self.family, base)
+        op = None if self.operation == "-" else Op(self.operation).value
+        return KernelName(self.family, op_hint=op, fused=self.part == "fused")
+
+
+@lru_cache(maxsize=1)
+def _table() -> tuple[_Row, ...]:
+    """Lines of kernel_names.tsv."""
+    text = resources.files("collscope").joinpath("kernel_names.tsv").read_text("utf-8")
+    lines = (line.split("\t") for line in text.splitlines() if not line.startswith("#"))
+    return tuple(
+        _Row(re.compile(rf"(?:\w+::)*(?:{pattern})"), op, part, family, "<" in pattern)
+        for pattern, op, part, family, _source in lines
+    )
+
+
+def _row(base: str, name: str) -> _Row | None:
+    """First line of the table whose pattern is the name's."""
+    whole = base + _template(name)
+    return next(
+        (row for row in _table() if row.pattern.fullmatch(whole if row.with_arguments else base)),
+        None,
+    )
+
+
+def _template(name: str) -> str:
+    """Arguments of a function's template, with their brackets; empty without a template."""
+    text = name.replace("(anonymous namespace)::", "")
+    start = text.find("<")
+    if start < 0 or "(" in text[:start]:
+        return ""
+    depth = 0
+    for place in range(start, len(text)):
+        depth += (text[place] == "<") - (text[place] == ">")
+        if not depth:
+            return text[start : place + 1]
+    return ""
 
 
 def _base(name: str) -> str | None:
@@ -277,13 +365,6 @@ def _read_dda(match: re.Match[str], _name: str) -> KernelName:
     return _hints("rccl", _op(match["op"]), match.groupdict() | {"algorithm": algorithm})
 
 
-def _read_rccl_own(match: re.Match[str], _name: str) -> KernelName:
-    text = match[0].rpartition("::")[2]
-    if text.startswith(("allReduce", "directA2aSum")):
-        return KernelName("rccl", op_hint=Op.ALL_REDUCE.value)
-    return KernelName("rccl", op_hint=_op(match["op"] or ""))
-
-
 def _read_nccl(match: re.Match[str], _name: str) -> KernelName:
     groups = match.groupdict()
     return _hints("nccl", _op(groups["op"] or ""), groups)
@@ -301,11 +382,5 @@ _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], KernelName
     (_SYMMETRIC, _read_nccl),
     (_CAMEL, _read_camel),
     (_DDA, _read_dda),
-    (_RCCL_OWN, _read_rccl_own),
-    (_MSCCLPP, lambda match, _: _read_lower("mscclpp", match[0])),
-    (_ONE_RANK, lambda _match, _: KernelName("nccl")),
-    (_RCCL, lambda _match, _: KernelName("rccl")),
-    (_CUSTOM, lambda match, _: _read_lower("custom", match[0])),
-    (_MORI, lambda match, _: _read_lower("custom", match[0])),
     (_TORCH, lambda match, _: _read_lower("pytorch", match[0])),
 )

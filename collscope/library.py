@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from collscope.errors import MissingToolError, UsageError
+from collscope.reports.rendering.notebook import shown
 
 # Nothing heavy at the top: whoever asks one question loads what it needs.
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collscope.reports.compare.answer import Comparison
     from collscope.reports.explain.answer import Explained
     from collscope.reports.predict.answer import PredictionReport
+    from collscope.reports.rendering.page import Figure
     from collscope.reports.report.answer import Report
     from collscope.store.query import Parameters
 
@@ -55,16 +57,25 @@ class Table(msgspec.Struct, frozen=True):
 
         return table_html(self.columns, self.rows[:_SHOWN], len(self.rows))
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows as an Arrow stream: what polars, pandas, pyarrow and duckdb read.
+
+        A column of whole numbers is int64, one of numbers float64, of bytes binary, of nothing but
+        None null; any other is a string.
+
+        requested_schema  as in the Arrow PyCapsule interface: a wish, which is not granted
+        source            https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
+        """
+        from collscope.reports.rendering.arrow import arrow_stream  # noqa: PLC0415
+
+        return arrow_stream(self.columns, self.rows)
+
     def to_polars(self) -> pl.DataFrame:
         """A polars data frame; None is null.
 
         raises  MissingToolError without polars
         """
-        polars = _module("polars")
-        frame = polars.DataFrame(
-            self.rows, schema=self.columns, orient="row", infer_schema_length=None
-        )
-        return cast("pl.DataFrame", frame)
+        return cast("pl.DataFrame", _module("polars").DataFrame(self))
 
     def to_pandas(self) -> pd.DataFrame:
         """A pandas data frame with types that have a missing value: integers stay integers.
@@ -204,17 +215,22 @@ class Store(msgspec.Struct, frozen=True):
         """
         from collscope.ingest.match import reading, require_run  # noqa: PLC0415
         from collscope.reports.report.build import build_report  # noqa: PLC0415
-        from collscope.reports.report.formats import shown  # noqa: PLC0415
         from collscope.units import require_step_ms  # noqa: PLC0415
 
         with reading(self.path) as connection:
             require_run(connection, self.path, run)
-            return shown(
-                build_report(
-                    connection, run, top=None, system=system, label=label,
-                    step_ms=require_step_ms(step_ms),
-                )
+            found = build_report(
+                connection, run, top=None, system=system, label=label,
+                step_ms=require_step_ms(step_ms),
             )  # fmt: skip
+
+        def figures() -> Sequence[Figure]:
+            from collscope.reports.report.page import report_extras  # noqa: PLC0415
+
+            with reading(self.path) as connection:
+                return report_extras(found, connection).figures()
+
+        return shown(found, render, figures)
 
     def predict(
         self,
@@ -240,7 +256,14 @@ class Store(msgspec.Struct, frozen=True):
         from collscope.units import require_step_ms  # noqa: PLC0415
 
         request = PredictionRequest(run, label, before, system, require_step_ms(step_ms))
-        return predict_run(self.path, request)
+        found = predict_run(self.path, request)
+
+        def figures() -> Sequence[Figure]:
+            from collscope.reports.predict.page import prediction_extras  # noqa: PLC0415
+
+            return prediction_extras(found).figures()
+
+        return shown(found, render, figures)
 
     def compare(
         self,
@@ -263,7 +286,14 @@ class Store(msgspec.Struct, frozen=True):
         from collscope.reports.compare.from_names import compare_labels  # noqa: PLC0415
         from collscope.reports.compare.sides import Runs  # noqa: PLC0415
 
-        return compare_labels(self.path, names, Runs(run, weights), system)
+        found = compare_labels(self.path, names, Runs(run, weights), system)
+
+        def figures() -> Sequence[Figure]:
+            from collscope.reports.compare.page import compare_extras  # noqa: PLC0415
+
+            return compare_extras(found).figures()
+
+        return shown(found, render, figures)
 
     def explain(self, first: str, second: str) -> Explained:
         """Why a step of one traced run takes longer than of another: `collscope compare --explain`.
@@ -274,7 +304,7 @@ class Store(msgspec.Struct, frozen=True):
         """
         from collscope.reports.explain.answer import explain_runs  # noqa: PLC0415
 
-        return explain_runs(self.path, (first, second))
+        return shown(explain_runs(self.path, (first, second)), render, tuple)
 
     def check(
         self,
@@ -298,7 +328,14 @@ class Store(msgspec.Struct, frozen=True):
         from collscope.reports.compare.sides import Runs  # noqa: PLC0415
 
         names = Names(baseline, current, control)
-        return check_labels(self.path, names, Runs(run, weights), system)
+        found = check_labels(self.path, names, Runs(run, weights), system)
+
+        def figures() -> Sequence[Figure]:
+            from collscope.reports.check.page import check_extras  # noqa: PLC0415
+
+            return check_extras(found).figures()
+
+        return shown(found, render, figures)
 
 
 def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Table:

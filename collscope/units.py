@@ -68,6 +68,11 @@ def format_time(time_ns: float | None) -> str:
     return f"{time_ns:.4g} ns"
 
 
+def in_ns(us: float | None) -> float | None:
+    """Microseconds, as measurements have them, in nanoseconds, as answers do; None stays None."""
+    return None if us is None else 1000 * us
+
+
 def us_or_ms(time_ns: float) -> str:
     """A time in us, from 1 ms on in ms, from 10 s on in s, with the digits of `figure`.
 

@@ -4,8 +4,8 @@ JSON Schemas.
 usage: python docs/generate.py [--check]    --check writes nothing and fails when it would
 
 The list in docs/data-model.md and schemas/views.md are made from the comments in schemas/views,
-schemas/*.schema.json from the records (`json_schemas.py`), and so are the columns of the view
-`measurements`.
+schemas/*.schema.json from the records (`json_schemas.py`), docs/records.md from these, and the
+columns of the view `measurements` from its record.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ SCHEMAS = ROOT / "schemas"
 VIEWS = SCHEMAS / "views"  # files by subject, in the order of their names
 MEASURED = VIEWS / "4_measurements.sql"
 PAGE = ROOT / "docs" / "data-model.md"
+RECORDS = ROOT / "docs" / "records.md"
 COLUMNS = SCHEMAS / "views.md"
 HEAD = """# Columns of the views
 
@@ -207,6 +208,7 @@ def measurements_view(sql: str) -> str:
 def main(arguments: list[str]) -> int:
     """Write the files, or with --check compare them; returns the exit status."""
     from json_schemas import DOCUMENTS, schema_text  # noqa: PLC0415 - needs collscope, views do not
+    from record_pages import records_page  # noqa: PLC0415
 
     page = PAGE.read_text(encoding="utf-8")
     view = measurements_view(MEASURED.read_text(encoding="utf-8"))
@@ -217,8 +219,10 @@ def main(arguments: list[str]) -> int:
         PAGE: (generated_page(page), "schemas/views"),
         COLUMNS: (columns_page(public_views(views_text())), "schemas/views"),
     }
-    for name in DOCUMENTS:
-        files[SCHEMAS / f"{name}.schema.json"] = (schema_text(name), "the records")
+    schemas = {name: schema_text(name) for name in DOCUMENTS}
+    for name, text in schemas.items():
+        files[SCHEMAS / f"{name}.schema.json"] = (text, "the records")
+    files[RECORDS] = (records_page(schemas), "the records")
     status = 0
     for path, (text, source) in files.items():
         if "--check" not in arguments:

@@ -26,17 +26,17 @@ DOCUMENTS = {
     "allreduce-wrapper": (
         "collscope.whatif.wrapper.WrapperTables",
         "What `collscope bench allreduce-wrapper --format json` prints. Units are in the "
-        "names: _us microseconds, _bytes bytes. null: not known, or does not apply.",
+        "names: _ns nanoseconds, _bytes bytes. null: not known, or does not apply.",
     ),
     "check": (
         "collscope.reports.check.answer.Check",
-        "What `collscope check --format json` prints. Units are in the names: _us "
-        "microseconds, _bytes bytes, _gbps GB/s with GB = 1e9 bytes. null: not known.",
+        "What `collscope check --format json` prints. Units are in the names: _ns "
+        "nanoseconds, _bytes bytes, _gbps GB/s with GB = 1e9 bytes. null: not known.",
     ),
     "compare": (
         "collscope.reports.compare.answer.Comparison",
-        "What `collscope compare --format json` prints. Units are in the names: _us "
-        "microseconds, _bytes bytes, _gbps GB/s with GB = 1e9 bytes. null: not known.",
+        "What `collscope compare --format json` prints. Units are in the names: _ns "
+        "nanoseconds, _bytes bytes, _gbps GB/s with GB = 1e9 bytes. null: not known.",
     ),
     "explain": (
         "collscope.reports.explain.answer.Explained",
@@ -45,8 +45,8 @@ DOCUMENTS = {
     ),
     "fusion": (
         "collscope.whatif.records.Fusion",
-        "What `collscope whatif fusion --format json` prints. Units are in the names: _us "
-        "microseconds, _bytes bytes. null: not known, or does not apply.",
+        "What `collscope whatif fusion --format json` prints. Units are in the names: _ns "
+        "nanoseconds, _bytes bytes. null: not known, or does not apply.",
     ),
     "hang": (
         "collscope.hang.records.Verdict",
@@ -55,29 +55,29 @@ DOCUMENTS = {
     "interference": (
         "collscope.reports.interference.answer.InterferenceReport",
         "What `collscope bench interference --format json` prints. Ratios are of "
-        "performance, 1 is undisturbed; _us microseconds, _bytes bytes, _gbps 1e9 bytes per"
+        "performance, 1 is undisturbed; _ns nanoseconds, _bytes bytes, _gbps 1e9 bytes per"
         " second. null: not known, or does not apply.",
     ),
     "memcpy": (
         "collscope.reports.memcpy.answer.CopyReport",
-        "What `collscope bench memcpy --format json` prints. Units are in the names: _us "
-        "microseconds, _bytes bytes, _gbps GB/s. null: not known, or does not apply.",
+        "What `collscope bench memcpy --format json` prints. Units are in the names: _ns "
+        "nanoseconds, _bytes bytes, _gbps GB/s. null: not known, or does not apply.",
     ),
     "msccl": (
         "collscope.reports.msccl.answer.MscclReport",
-        "What `collscope msccl --format json` prints. Units are in the names: _us "
-        "microseconds, _bytes bytes. null: not known, or does not apply.",
+        "What `collscope msccl --format json` prints. Units are in the names: _ns "
+        "nanoseconds, _bytes bytes. null: not known, or does not apply.",
     ),
     "p2p": (
         "collscope.reports.p2p.answer.P2p",
-        "What `collscope bench p2p --format json` prints. Units are in the names: _us "
-        "microseconds, _bytes bytes, _gbps 1e9 bytes per second. null: not known, or does "
+        "What `collscope bench p2p --format json` prints. Units are in the names: _ns "
+        "nanoseconds, _bytes bytes, _gbps 1e9 bytes per second. null: not known, or does "
         "not apply.",
     ),
     "predict": (
         "collscope.reports.predict.answer.PredictionReport",
         "What `collscope predict --format json` prints. A step's time before and after. "
-        "Times in us; gains are ratios of step times, minus one. null: not known.",
+        "Times in ns; gains are ratios of step times, minus one. null: not known.",
     ),
     "report": (
         "collscope.reports.report.answer.Report",
@@ -87,14 +87,14 @@ DOCUMENTS = {
     ),
     "roofline": (
         "collscope.reports.roofline.answer.Roofline",
-        "What `collscope roofline --format json` prints. Units are in the names: _us "
-        "microseconds, _bytes bytes, _gbps GB/s of one direction with GB = 1e9 bytes. null:"
+        "What `collscope roofline --format json` prints. Units are in the names: _ns "
+        "nanoseconds, _bytes bytes, _gbps GB/s of one direction with GB = 1e9 bytes. null:"
         " not known, or does not apply.",
     ),
     "tune": (
         "collscope.tuning.records.Tuning",
         "What `collscope tune --format json` prints and evidence.json holds. Units are in "
-        "the names: _us microseconds, _s seconds, _bytes bytes; ratios lie in 0..1. null: "
+        "the names: _ns nanoseconds, _bytes bytes; ratios lie in 0..1. null: "
         "not known, or does not apply.",
     ),
 }

@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 RULES = Path(__file__).with_suffix(".toml")
 _PROSE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "schemas/*.md")
 _CODE = ("collscope/**/*.py",)
-_PAGE = "docs/style.md"  # it quotes what not to write
+# The first quotes what not to write; the second repeats comments of records.
+_LEFT_OUT = ("docs/style.md", "docs/records.md")
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _INLINE_CODE = re.compile(r"`[^`]*`")
 _HUNK = re.compile(r"^@@ -\S+ \+(\d+)")
@@ -50,7 +51,7 @@ def pieces() -> Iterator[Piece]:
     """All prose and names of the project."""
     for pattern in _PROSE:
         for path in sorted(ROOT.glob(pattern)):
-            if (name := path.relative_to(ROOT).as_posix()) != _PAGE:
+            if (name := path.relative_to(ROOT).as_posix()) not in _LEFT_OUT:
                 yield from _of_markdown(name, path.read_text("utf-8"))
     for pattern in _CODE:
         for path in sorted(ROOT.glob(pattern)):

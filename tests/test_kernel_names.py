@@ -6,11 +6,19 @@ import gzip
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from inputs import ROOT
 
-from collscope.kernel_names import KernelName, classify, is_decoy, looks_related
+from collscope.kernel_names import (
+    KernelName,
+    classify,
+    is_decoy,
+    looks_related,
+    may_communicate,
+)
 
 # name: family, operation, algorithm, protocol, redop, datatype; "-" where the name does not tell
 NAMES = {
@@ -96,7 +104,7 @@ NAMES = {
     ),
     "_ZN4vllm25cross_device_reduce_1stageIfLi8EEEvPNS_8RankDataE": "custom AllReduce - - - -",
     "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot<(X)1>(X)": (
-        "custom AllReduce - - - -"
+        "custom AllReduce - - - - fused"
     ),
     "void quickreduce::allreduce_prototype_twoshot<X>(int)": "custom AllReduce - - - -",
     # RCCL 2.28 and later: direct data access, GIN, what copy engines leave to kernels
@@ -140,9 +148,9 @@ NAMES = {
     # rocSHMEM, MORI
     "rocshmem::rocshmem_barrier_all_kernel()": "custom - - - - -",
     "rocshmem_alltoallmem_kernel(X)": "custom - - - - -",
-    "EpDispatchIntraNodeKernel_bf16": "custom - - - - -",
-    "EpCombineIntraNodeKernel_bf16_nop2p": "custom - - - - -",
-    "void mori::moe::EpCombineInterNodeKernel<hip_bfloat16>(X)": "custom - - - - -",
+    "EpDispatchIntraNodeKernel_bf16": "custom AllToAll - - - -",
+    "EpCombineIntraNodeKernel_bf16_nop2p": "custom AllToAll - - - -",
+    "void mori::moe::EpCombineInterNodeKernel<hip_bfloat16>(X)": "custom AllToAll - - - -",
     "mori_shmem_barrier_all_block": "custom - - - - -",
     "SdmaReduceScatterKernel_f16": "custom ReduceScatter - - - -",
     "OneShotAllGatherSdmaKernel_u32": "custom AllGather - - - -",
@@ -152,15 +160,34 @@ NAMES = {
     # functions of the host that Cray perftools lists
     "python.all_gather_into_tensor": "pytorch AllGather - - - -",
     "python.all_to_all_single": "pytorch AllToAll - - - -",
-    "void deep_ep::intranode::dispatch<8>(int4*)": "custom - - - - -",
+    "void deep_ep::intranode::dispatch<8>(int4*)": "custom AllToAll - - - -",
 }
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pattern(name: str) -> None:
-    family, *hints = NAMES[name].split()
-    assert classify(name) == KernelName(family, *(None if h == "-" else h for h in hints))
+    family, *hints = NAMES[name].removesuffix(" fused").split()
+    told = KernelName(family, *(None if h == "-" else h for h in hints))
+    assert classify(name) == msgspec.structs.replace(told, fused=NAMES[name].endswith(" fused"))
     assert not looks_related(name)
+
+
+def names_of_the_sources() -> list[tuple[str, str]]:
+    """Names of kernels in the sources of other libraries, and what each carries out."""
+    text = (ROOT / "tests" / "kernel_names.tsv").read_text("utf-8")
+    lines = (line.split("\t") for line in text.splitlines() if not line.startswith("#"))
+    return [(name, truth) for _repository, _path, truth, name in lines]
+
+
+@pytest.mark.parametrize(("name", "truth"), names_of_the_sources())
+def test_a_name_of_another_librarys_source(name: str, truth: str) -> None:
+    found = classify(name)
+    if truth == "local":
+        assert found is None
+        assert not may_communicate(name)
+    else:
+        assert found is not None
+        assert (found.op_hint or "-") + "+" * found.fused == truth
 
 
 @pytest.mark.parametrize(

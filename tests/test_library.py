@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import doctest
 import importlib.util
+import pickle
 import shutil
 import subprocess
 import sys
@@ -195,3 +196,40 @@ def test_a_frame_keeps_values_and_what_is_missing() -> None:
     frame = table.to_pandas()
     assert frame["n"].tolist() == [1, pandas.NA]
     assert str(frame["n"].dtype) == "Int64"
+
+
+def test_tables_are_arrow_streams(tmp_path: Path, samples: Path) -> None:
+    store = collscope.open(tmp_path / "a.db")
+    store.ingest(samples / "nccl" / "mixed")
+    query = (
+        "SELECT 1 AS a, 2.5 AS b, 'x' AS c, NULL AS d, x'00ff' AS e, 1 AS a, 1 AS mixed UNION ALL"
+        " SELECT NULL, 3, NULL, NULL, NULL, 7, 'y'"
+    )
+    table = store.sql(query)
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(table)
+    assert frame.columns == ["a", "b", "c", "d", "e", "a:1", "mixed"]
+    assert frame.rows() == [
+        (1, 2.5, "x", None, b"\x00\xff", 1, "1"), (None, 3.0, None, None, None, 7, "y"),
+    ]  # fmt: skip
+    assert polars.DataFrame(store.calls()).height == len(store.calls())
+    assert polars.DataFrame(store.sql("SELECT 1 AS a WHERE 0")).shape == (0, 1)
+
+
+def test_every_answer_is_a_page_and_has_a_plot(tmp_path: Path, samples: Path) -> None:
+    store = collscope.open(tmp_path / "a.db")
+    for name in ("default", "ringll"):
+        store.ingest(samples / "traces" / name, run=name)
+    answers = (
+        store.report("default"), store.predict("default", system="h200"),
+        store.compare("default", "ringll"), store.explain("default", "ringll"),
+        store.check("default", "ringll"),
+    )  # fmt: skip
+    for answer in answers:
+        assert "<iframe" in answer._repr_html_()  # type: ignore[attr-defined]
+        kind = type(pickle.loads(pickle.dumps(answer)))
+        assert kind.__module__.startswith("collscope.reports.")
+        assert kind.__name__ == type(answer).__name__
+    drawn = [answer.plot(tmp_path / "x.svg") is not None for answer in answers]  # type: ignore[attr-defined]
+    assert drawn[0]
+    assert (tmp_path / "x.svg").read_text().startswith("<?xml")

@@ -160,9 +160,8 @@ def test_no_output_replaces_a_program_of_the_command(tmp_path: Path) -> None:
 
 
 def test_two_outputs_are_two_files(store: Path, tmp_path: Path) -> None:
-    done = collscope(
-        "report", "--db", store, "-o", tmp_path / "x.svg", "--plot", tmp_path / "x.svg"
-    )
+    path = tmp_path / "x.svg"
+    done = collscope("report", "--db", store, "--format", "md", "-o", path, "--plot", path)
     assert done.code == 3
     assert "the output of -o" in done.err
 

@@ -48,7 +48,7 @@ def main(folder: Path, starts: list[str]) -> None:
         path = folder / start / "evidence.json"
         evidence = json.loads(path.read_text()) if path.exists() else {}
         before, after = (step_ms(folder, f"{start}-{which}") for which in ("bad", "tuned"))
-        saved = evidence["gain"]["saved_us"] / 1000 if evidence.get("gain") else 0.0
+        saved = evidence["gain"]["saved_ns"] / 1e6 if evidence.get("gain") else 0.0
         predicted = None if before is None else before - saved
         cells = "".join(f"{show(x):>10}" for x in (before, predicted, after))
         print(f"{start:16}{cells}  {evidence.get('outcome')}: {evidence.get('why')}")

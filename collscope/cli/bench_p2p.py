@@ -91,7 +91,7 @@ def p2p(
     found = build_p2p(done, copies_beside(done, db))
     write_answer(places, lambda fmt: render_p2p(found, fmt))
     # An error is what the command ends with, rather than that there is nothing to draw.
-    timed = any(row.time_us is not None for row in found.rows)
+    timed = any(row.time_ns is not None for row in found.rows)
     if plot is not None and (timed or done.error is None):
         from collscope.reports.p2p.page import p2p_extras
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,11 +22,48 @@ from collscope.cli.options import (
     summarise,
 )
 from collscope.cli.progress import progress
+from collscope.errors import UnreadableError, UsageError
 from collscope.ingest.progress import Reading
 
 ingest_app = typer.Typer(
     no_args_is_help=True, help="Read logs, profiles and traces into the store."
 )
+
+
+Collective = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--collective",
+        metavar="REGEX=OPERATION",
+        help="Count kernels with such names as collectives; @FILE holds one a line.",
+    ),
+]
+
+
+@contextmanager
+def _named(collectives: list[str] | None) -> Iterator[None]:
+    """Names that `--collective` gives, in force while the sources are read."""
+    from collscope.kernel_names import named, read_named
+
+    given: list[str] = []
+    for one in collectives or ():
+        given += _lines(Path(one[1:])) if one.startswith("@") else [one]
+    try:
+        patterns = read_named(given)
+    except ValueError as error:
+        raise UsageError(
+            f"--collective: {error}. Name an operation as a report does, as AllReduce."
+        ) from None
+    with named(patterns):
+        yield
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnreadableError(str(path), str(error), "Give a text file") from None
+    return [line for line in map(str.strip, text.splitlines()) if line and line[0] != "#"]
 
 
 def _reading(max_size: int | None) -> Reading:
@@ -56,6 +96,7 @@ def ingest_profile(
     paths: Paths,
     db: Db = DEFAULT_DB,
     run: Run = "main",
+    collective: Collective = None,
     max_size: MaxSize = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -66,9 +107,12 @@ def ingest_profile(
     """
     from collscope.ingest import commands
 
-    summarise(
-        lambda: commands.ingest_profiles(paths, db, run, _reading(max_size)), strict, quiet=quiet
-    )
+    with _named(collective):
+        summarise(
+            lambda: commands.ingest_profiles(paths, db, run, _reading(max_size)),
+            strict,
+            quiet=quiet,
+        )
 
 
 @ingest_app.command("trace")
@@ -79,6 +123,7 @@ def ingest_trace(
     steps: Annotated[
         int | None, typer.Option("--steps", help="Cut each trace into this many steps.", min=1)
     ] = None,
+    collective: Collective = None,
     max_size: MaxSize = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -92,11 +137,12 @@ def ingest_trace(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from collscope.ingest import commands
 
-    summarise(
-        lambda: commands.ingest_traces(paths, db, run, _reading(max_size), steps),
-        strict,
-        quiet=quiet,
-    )
+    with _named(collective):
+        summarise(
+            lambda: commands.ingest_traces(paths, db, run, _reading(max_size), steps),
+            strict,
+            quiet=quiet,
+        )
 
 
 @ingest_app.command("csv")
@@ -201,6 +247,7 @@ def ingest_auto(
     paths: Paths,
     db: Db = DEFAULT_DB,
     run: Run = "main",
+    collective: Collective = None,
     max_size: MaxSize = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -212,8 +259,9 @@ def ingest_auto(
     """
     from collscope.ingest import commands
 
-    summarise(
-        lambda: commands.ingest_auto(paths, db, run, _reading(max_size)),
-        strict,
-        quiet=quiet,
-    )
+    with _named(collective):
+        summarise(
+            lambda: commands.ingest_auto(paths, db, run, _reading(max_size)),
+            strict,
+            quiet=quiet,
+        )

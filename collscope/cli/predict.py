@@ -101,6 +101,9 @@ def export_perfetto(
     label: With = None,
     system: NewSystem = None,
     step_ms: StepMs = None,
+    opened: Annotated[
+        bool, typer.Option("--open", help="Open it in ui.perfetto.dev, served from this machine.")
+    ] = False,
 ) -> None:
     """All ranks' collectives on one clock, for ui.perfetto.dev.
 
@@ -116,3 +119,13 @@ def export_perfetto(
     request = PredictionRequest(run, label, None, system, step_ms) if label or system else None
     require_trace_name(output)
     write(export_trace(run_timelines(db, run, request), output, limit), None)
+    if opened:
+        import webbrowser
+
+        from collscope.reports.predict.serve import serve_once
+
+        def show(address: str) -> None:
+            write(f"Open {address} (Ctrl-C ends the server)", None)
+            webbrowser.open(address)
+
+        serve_once(output, show)

@@ -139,7 +139,7 @@ def tune(
     except CollscopeError:
         # Without an answer that has them: a setting that is missing may be why.
         for notice in notices:
-            typer.echo(f"collscope: tune: {notice}.", err=True)
+            typer.echo(f"collscope: tune: {notice.text}.", err=True)
         raise
     write_answer(places, lambda fmt: render_tuning(found, fmt, out))
     if error is not None:

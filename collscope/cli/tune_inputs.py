@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from collscope.errors import UsageError
 from collscope.ingest.progress import Progress
 from collscope.model import Op
+from collscope.model.note import Note
 from collscope.replay import command
 from collscope.replay.build import Planned
 from collscope.replay.select import weights
@@ -67,8 +68,10 @@ class TuneOptions(msgspec.Struct, frozen=True):
     seed: int
 
 
-def make_request(options: TuneOptions, progress: Progress) -> tuple[TuningRequest, tuple[str, ...]]:
-    """What to tune, and sentences about what the plan leaves out.
+def make_request(
+    options: TuneOptions, progress: Progress
+) -> tuple[TuningRequest, tuple[Note, ...]]:
+    """What to tune, and remarks on what the plan leaves out.
 
     raises  UsageError for words that cannot be read; InputError for an unusable source
     """
@@ -112,7 +115,8 @@ def make_request(options: TuneOptions, progress: Progress) -> tuple[TuningReques
         options.seed,
     )
     loaded = tuple(name for name in _FILES if name in job.variables.keys() - given.keys())
-    return request, (*planned.notices, *_left_out_words((*left_out, *loaded)))
+    of_plan = (Note("plan", {}, text) for text in planned.notices)
+    return request, (*of_plan, *_left_out_notes((*left_out, *loaded)))
 
 
 def _read(options: TuneOptions, progress: Progress) -> tuple[Planned, LoggedJob, JobTime]:
@@ -154,10 +158,10 @@ def _time(options: TuneOptions, stored: JobTime) -> JobTime:
     """The step time where it is given; what is exposed is the traces' to say."""
     if options.step_ms is None:
         return stored
-    seconds = options.step_ms / 1000 * options.steps
+    time_ns = 1e6 * options.step_ms * options.steps
     steps = "a step" if options.steps == 1 else f"{options.steps} steps"
     basis = f"{steps} of {options.step_ms:g} ms (--step-ms)"
-    return replace(stored, seconds=seconds, basis=basis)
+    return replace(stored, time_ns=time_ns, basis=basis)
 
 
 def _present(given: Mapping[str, str], logged: Mapping[str, str]) -> tuple[Variable, ...]:
@@ -171,15 +175,18 @@ def _present(given: Mapping[str, str], logged: Mapping[str, str]) -> tuple[Varia
     return tuple(found)
 
 
-def _left_out_words(names: Sequence[str]) -> tuple[str, ...]:
-    """A sentence about what the logs set and the ranks do not get."""
+def _left_out_notes(names: Sequence[str]) -> tuple[Note, ...]:
+    """A remark on what the logs set and the ranks do not get."""
     if not names:
         return ()
-    return (
+    left_out = Note(
+        "variables_left_out",
+        {"variables": tuple(names)},
         f"set in the logs, but not for these measurements: {', '.join(names)}. A log must not "
         "choose files that the ranks load, or numbers that the library cannot take: give what the "
         "job needs with --env NAME=VALUE",
     )
+    return (left_out,)
 
 
 def _candidate(text: str) -> Setting:

@@ -21,18 +21,18 @@ def is_answer(text: str) -> bool:
 def ras_evidence(files: Sequence[tuple[str, str]]) -> Evidence | None:
     """What the answers say; None without one.
 
-    The last answer that is whole counts. Ranks whose counts rise from one to the next make calls.
+    The last complete answer counts. Ranks whose counts rise from one to the next make calls.
     files  path and text, in the order in which they were asked
     """
     if not files:
         return None
     found = [answer for _, text in files for answer in answers(text)]
-    whole = [answer for answer in found if answer.whole]
+    complete = [answer for answer in found if answer.complete]
     sources = tuple(path for path, _ in files)
-    if not whole:
+    if not complete:
         return Evidence(kind="ras", sources=sources)
     last = max(
-        (answer for answer in whole if _detail(answer)), key=lambda a: a.at, default=whole[-1]
+        (answer for answer in complete if _detail(answer)), key=lambda a: a.at, default=complete[-1]
     )
     world = max(last.communicators, key=lambda c: c.size or len(c.ranks), default=None)
     world_rank: dict[_Process, int] = {
@@ -66,7 +66,7 @@ def ras_evidence(files: Sequence[tuple[str, str]]) -> Evidence | None:
         sources=sources,
         claims=tuple(claims.values()),
         counts=tuple(counts),
-        runs=_rises(whole),
+        runs=_rises(complete),
     )
 
 

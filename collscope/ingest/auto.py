@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,8 @@ from collscope.parsers.reader import Fit
 # Longer texts, after decompression, are not looked through for what stands inside a document.
 DOCUMENT_BYTES = 8 << 20
 LOG = "log"
+# A JSON document over several lines, or one line alone; not one object a line, as of figures.
+_JSON = re.compile(rb'\s*(?:\{\s*["}]|\[\s*\{\s*")')
 # Why a file is unusable for one reader, and nothing that the user could mend for that one.
 _OF_ONE_KIND = (OTHER_KIND, EMPTY, CUT, "empty_trace")
 _NO_OP = "op_unknown"  # a table that lacks the name of its operation
@@ -53,12 +56,15 @@ def ingest_any(
     raises   InputError when the file cannot be read or the store refuses
     """
     head = file.head(DOCUMENT_BYTES + 1)
-    small, into = len(head) <= DOCUMENT_BYTES, _Into(connection, db, run, report)
+    into = _Into(connection, db, run, report)
+    # Of a JSON document figures are read, and no lines of tables.
+    small = len(head) <= DOCUMENT_BYTES
+    inside = {LOG, *([METRIC] * small), *([TABLE, PROFILE] * (small and not _is_json(head)))}
     found: list[Ingested] = []
     first: Ingested | None = None  # of what looks like one kind alone
     for kind in registry.DIALECTS:
         fits = registry.fit(kind, head[:HEAD_BYTES])
-        if fits is Fit.NONE or (fits is Fit.PART and not small and kind != LOG):
+        if fits is Fit.NONE or (fits is Fit.PART and kind not in inside):
             continue
         result = _PUT[kind](into, file)
         if result is None:
@@ -78,6 +84,14 @@ def ingest_any(
     # A table that lacks an option, beside what could be read, is not passed over in silence.
     lacking = [r for r in found if r.status == "unusable" and r.code == _NO_OP]
     return [*(added or known[:1]), *lacking]
+
+
+def _is_json(head: bytes) -> bool:
+    """Whether a text begins as one JSON document."""
+    if _JSON.match(head) is None:
+        return False
+    first, _, rest = head.lstrip().partition(b"\n")
+    return not rest.strip() or not first.rstrip().endswith((b"}", b"},", b"}]"))
 
 
 def _put_log(into: _Into, file: Input) -> Ingested | None:

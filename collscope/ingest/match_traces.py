@@ -7,10 +7,11 @@ from collections.abc import Iterable
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from collscope.ingest import stored_traces as store
 from collscope.ingest.stored_analysis import StoredAnalysis, store_analysis
-from collscope.kernel_names import may_communicate
+from collscope.kernel_names import classify, may_communicate
 from collscope.match.apart import find_apart
 from collscope.match.consistency import Consistency, check
 from collscope.match.extras import first_of_rank, join_extras
@@ -20,7 +21,7 @@ from collscope.match.run import Matched
 from collscope.match.trace_disagreements import trace_findings
 from collscope.model import Diagnostic, Severity
 from collscope.model.diagnostic import STEPS_UNKNOWN, TIMES_UNKNOWN
-from collscope.model.trace import Ints
+from collscope.model.trace import Ints, Kind
 from collscope.store.runs import clear_timeline
 from collscope.timeline.analyse import RankedTimeline, analyse
 from collscope.timeline.contradictions import contradictions
@@ -162,20 +163,64 @@ def _doubts(rows: Rows) -> Iterable[Diagnostic]:
                 " wrong"
             )
             yield Diagnostic(Severity.NOTICE, "copied_trace", text)
+    yield from _unrecognised(rows)
+    yield from _fused(rows)
+
+
+def _unrecognised(rows: Rows) -> Iterable[Diagnostic]:
+    """Kernels that count as compute and may be collectives, by their names."""
     ranks = max(len(rows.ranks), rows.world_size or 0)
-    if ranks > 1 and len(rows) and (rows.entry < 0).all():
-        busy = np.bincount(rows.name[rows.name >= 0], (rows.end - rows.start)[rows.name >= 0])
-        names = [
-            rows.names[k] for k in np.argsort(-busy).tolist() if may_communicate(rows.names[k])
-        ]
+    if ranks < 2 or not len(rows):
+        return
+    names, busy = _most_time_first(rows, (rows.entry < 0) & (rows.kind == Kind.KERNEL))
+    some = [k for k, name in enumerate(names) if may_communicate(name)]
+    shown = ", ".join(names[k][:_SHOWN] for k in some[:_MOST])
+    if (rows.entry < 0).all():
         text = (
             f"no collective is recognised in the traces of a job of {ranks} ranks, so all kernels"
             " count as compute"
         )
-        if names:
-            shown = ", ".join(name[:_SHOWN] for name in names[:_MOST])
+        if some:
             text += f"; kernels that may be some by their names, most time first: {shown}"
         yield Diagnostic(Severity.NOTICE, "no_collective", text)
+    elif some:
+        of_all = 100 * float(busy[some].sum()) / _kernel_ns(rows)
+        text = (
+            f"kernels that may be collectives by their names count as compute: {of_all:.1f} % of"
+            f" the time of all kernels; most time first: {shown}"
+        )
+        yield Diagnostic(Severity.NOTICE, "may_be_collectives", text, count=len(some))
+
+
+def _fused(rows: Rows) -> Iterable[Diagnostic]:
+    """Kernels of collectives that compute as well."""
+    names, busy = _most_time_first(rows, rows.entry >= 0)
+    hints = [classify(name) for name in names]
+    some = [k for k, hint in enumerate(hints) if hint is not None and hint.fused]
+    if some:
+        of_all = 100 * float(busy[some].sum()) / float(busy.sum())
+        text = (
+            f"kernels that carry out a collective and compute as well ({of_all:.1f} % of the"
+            " collectives' kernel time): they count as collectives whole, and how much of their"
+            f" time is the collective's is not known; most time first:"
+            f" {', '.join(names[k][:_SHOWN] for k in some[:_MOST])}"
+        )
+        yield Diagnostic(Severity.NOTICE, "fused_kernels", text, count=len(some))
+
+
+def _most_time_first(rows: Rows, which: npt.NDArray[np.bool_]) -> tuple[list[str], Ints]:
+    """Names of these rows and the time of each, ns."""
+    of_name = np.where(which, rows.name, -1)
+    busy = np.zeros(len(rows.names), dtype=np.int64)
+    np.add.at(busy, of_name[of_name >= 0], (rows.end - rows.start)[of_name >= 0])
+    present = np.unique(of_name[of_name >= 0])
+    order = present[np.argsort(-busy[present], kind="stable")]
+    return [rows.names[k] for k in order.tolist()], busy[order]
+
+
+def _kernel_ns(rows: Rows) -> float:
+    kernels = rows.kind == Kind.KERNEL
+    return float((rows.end - rows.start)[kernels].sum())
 
 
 def store_trace_match(

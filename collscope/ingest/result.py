@@ -102,7 +102,7 @@ def _together(added: list[Ingested]) -> Iterator[str]:
         held = ", ".join(_counted(n, what) for what, n in counts[dialect].items() if n)
         yield f"{_counted(number, 'files')}: {dialect}: {held or 'nothing counted'}"
     if known:
-        yield f"{_counted(known, 'files')}: already in this run (same bytes), left as it is"
+        yield f"{_counted(known, 'files')}: already in this run (same bytes), unchanged"
 
 
 def _by_message(found: list[_Found]) -> list[list[_Found]]:

@@ -48,6 +48,9 @@ class ExtraGroup(msgspec.Struct, frozen=True):
     transfers: Mapping[int, tuple[Transfer, ...]] = msgspec.field(default_factory=dict)  # by call
     description: str | None = None  # what the program calls it
     numbered: bool = False  # `members` are numbers in the group: world ranks are not told
+    # Per call the collectives of other groups that its first member launched since the one before;
+    # empty where that is not known.
+    between: tuple[int, ...] = ()
 
 
 class Joined(msgspec.Struct):
@@ -164,7 +167,10 @@ class _Joiner:
             found = self._beside(group, found, keys)
         else:
             found = self._places(group.classes, keys)
-            if group.inferred and not told.any() and not self._certain(found, keys):
+            fitting = [] if told.any() else self._places_between(group, comm, keys)
+            if fitting:
+                found = np.arange(fitting[-1], fitting[-1] + len(told))
+            if group.inferred and not told.any() and not self._certain(found, keys, fitting):
                 self._uncertain = True
                 found[:] = -1
         result = np.full(len(found), -1, dtype=np.int64)
@@ -187,12 +193,41 @@ class _Joiner:
                 used.add(place)
         return result
 
-    def _certain(self, found: Ints, keys: Ints) -> bool:
+    def _places_between(self, group: ExtraGroup, comm: int, keys: Ints) -> list[int]:
+        """Where the log has as many calls of other communicators between those of the group.
+
+        A step that recurs has as many of each at every step: what stands between two calls of one
+        communicator shows which calls of the step they are. None where nothing shows it.
+        """
+        own = np.array(group.between[1:], dtype=np.int64)
+        if not len(own):
+            return []
+        calls, first = self.matched.calls["comm"][: self._base], group.members[0]
+        theirs = [
+            c
+            for c, known in enumerate(self.matched.comms)
+            if any(self.matched.world_ranks[member] == first for member in known.members.values())
+        ]
+        # Calls stand in the order in which each process launched them.
+        launched = np.flatnonzero(np.isin(calls, theirs))
+        between = np.diff(np.searchsorted(launched, self._calls_of[comm])) - 1
+        ops: dict[Op, int] = {}
+        op = np.array([ops.setdefault(c.op, len(ops)) for c in self.matched.classes])[keys]
+        mine = np.array([ops.setdefault(c.op, len(ops)) for c in group.classes])
+        return [
+            at
+            for at in _fits(op, mine)
+            if np.mean(between[at : at + len(own)] == own) >= MIN_MATCHED_SHARE
+        ]
+
+    def _certain(self, found: Ints, keys: Ints, places: Sequence[int]) -> bool:
         """Whether calls without sizes have one place in the log, or places of the same sizes.
 
         A trace of CUDA activities alone tells operations only. Its calls follow each other in the
         log without a gap; where they fit at several places, as at every step, nine in ten of the
         sizes must be those of the place chosen.
+
+        places  where it fits, if less than everywhere that the operations do
         """
         n = len(found)
         if (found < 0).any() or (np.diff(found) != 1).any():
@@ -203,7 +238,7 @@ class _Joiner:
         here = size[found]
         alike = [
             np.abs(size[at : at + n] - here) <= SIZE_TOLERANCE * np.maximum(size[at : at + n], here)
-            for at in _fits(op, op[found])
+            for at in places or _fits(op, op[found])
         ]
         return bool(np.mean(alike) >= MIN_MATCHED_SHARE)
 

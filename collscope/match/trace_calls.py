@@ -9,8 +9,9 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from collscope.match.groups import Group
 from collscope.match.joining import ExtraGroup
-from collscope.match.rows import Rows
+from collscope.match.rows import UNKNOWN_LAUNCH, Rows
 from collscope.match.run import CallClass
 from collscope.match.traces import Calls, ranks_of
 from collscope.model import CollectiveClass, Op
@@ -84,9 +85,29 @@ def traced_groups(rows: Rows, calls: Calls, arrival: Ints) -> list[GroupCalls]:
             classes=tuple(classes),
             seen=tuple(calls.seen[mine].tolist()),
             missing=tuple(missing[number]),
+            between=_between(rows, group, len(mine)),
         )
         found.append(GroupCalls(extra, mine, arrival[mine]))
     return found
+
+
+def _between(rows: Rows, group: Group, calls: int) -> tuple[int, ...]:
+    """Per call of a group the collectives of others that its first member launched since the last.
+
+    calls  of the group: where rows are not calls one by one, or a launch is not known, none
+    """
+    own = group.rows[0]
+    mine = rows.of(group.members[0])
+    launched = mine.start + np.flatnonzero(rows.entry[mine] >= 0)
+    if len(own) != calls or (rows.launch[launched] == UNKNOWN_LAUNCH).any():
+        return ()
+    order = launched[np.argsort(rows.launch[launched], kind="stable")]
+    place = np.empty(len(rows.launch[mine]), dtype=np.int64)
+    place[order - mine.start] = np.arange(len(order))
+    where = place[own - mine.start]
+    if (np.diff(where) < 1).any():
+        return ()
+    return tuple((np.diff(where, prepend=where[:1] - 1) - 1).tolist())
 
 
 def _without_ranks(found: CallClass) -> CallClass:

@@ -26,6 +26,10 @@ class Datatype(Enum):
     FLOAT8E5M2 = "Float8e5m2"
     UNKNOWN = "Unknown"
 
+    def __str__(self) -> str:
+        """The printed name."""
+        return self.value
+
     @property
     def code(self) -> int:
         """Value in ncclDataType_t (nccl.h, rccl.h; equal on both sides); -1 when unknown."""

@@ -38,6 +38,10 @@ class Op(Enum):
     SEQUENCE = "Sequence"  # all steps of a replay in order; no library's operation
     UNKNOWN = "Unknown"
 
+    def __str__(self) -> str:
+        """The printed name."""
+        return self.value
+
     @property
     def rooted(self) -> bool:
         """True where one rank has another role than the rest."""

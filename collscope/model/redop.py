@@ -17,6 +17,10 @@ class Redop(Enum):
     AVG = "Avg"
     CUSTOM = "Custom"  # created at run time: PreMulSum
 
+    def __str__(self) -> str:
+        """The printed name."""
+        return self.value
+
     @property
     def code(self) -> int:
         """Value in ncclRedOp_t (note that 2 is Max and 3 is Min); 5 and above are custom."""

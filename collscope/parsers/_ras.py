@@ -61,7 +61,7 @@ class RasAnswer(msgspec.Struct, frozen=True):
 
     at: str  # time as written; empty: not written
     communicators: tuple[RasCommunicator, ...]
-    whole: bool = True  # it did not end early
+    complete: bool = True  # it did not end early
 
 
 def is_text(text: str) -> bool:
@@ -75,7 +75,7 @@ def is_json(text: str) -> bool:
 
 
 def answers(text: str) -> Iterator[RasAnswer]:
-    """All answers of a file, in order; what cannot be read ends one that is not whole."""
+    """All answers of a file, in order; what cannot be read ends an incomplete one."""
     if is_json(text):
         yield from _from_json(text)
         return
@@ -90,7 +90,7 @@ def _from_json(text: str) -> Iterator[RasAnswer]:
         try:
             record, at = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
-            yield RasAnswer("", (), whole=False)
+            yield RasAnswer("", (), complete=False)
             return
         if isinstance(record, dict) and "communicators" in record:
             yield RasAnswer(

@@ -38,6 +38,7 @@ _COUNT = re.compile(r"\d{1,18}")
 _NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _LIMIT = 2**63
 _WHOLE_TABLE_PERCENT = 99.5
+_ROUNDED = 0.005  # percent
 # Collective kernels stand for their operator where their times differ by this part at most.
 _TIE = 0.02
 _COMMS = "record_param_comms"
@@ -302,6 +303,13 @@ def _check_coverage(rows: Sequence[_Row], what: str, notes: Notes) -> None:
             "was cut after some rows. Use the printed percentages for shares."
         )
         notes.add(Severity.NOTICE, "partial_top", message, 1)
+    # Each is rounded to two digits.
+    if covered > 100 + _ROUNDED * len(printed):
+        message = (
+            f"The {what} of the table add up to {covered:.4g} % of the device's time as it prints "
+            "it: some of them count the same time again, and shares are not sure."
+        )
+        notes.add(Severity.NOTICE, "counted_again", message, 1)
 
 
 def _every(text: str) -> ProfileSet:

@@ -29,7 +29,7 @@ def parse(text: str, hints: MetricHints) -> MetricSet | None:
     found: list[Metric] = []
     number = 0
     for number, answer in enumerate(answers(text), start=1):
-        if not answer.whole:
+        if not answer.complete:
             notes.add(Severity.DATA_LOSS, "cut_answer", _CUT_TEXT, line_count(text))
         for communicator in answer.communicators:
             missing = sum(rank.missing for rank in communicator.ranks)

@@ -19,6 +19,10 @@ COMMUNICATION_BOUND_PERCENT = 50.0
 COPY_BOUND_PERCENT = 50.0
 """GPU time in copies that binds. Source: a majority."""
 
+MIN_BOUND_NAMES = 2
+"""Names of kernels and copies of a profile that says what bounds the job. Source: a choice, one
+kernel is no job."""
+
 COMPUTE_BOUND_PERCENT = 25.0
 """GPU time in collectives at most, with half in other kernels: compute binds. Source: a choice,
 between these no word is right."""
@@ -150,6 +154,17 @@ MIN_DECIDABLE_SHARE = 0.5
 
 WIDEST_PERCENT = 25
 """Resolution of a verdict that is still worth its name. Source: a choice."""
+
+# Single values.
+
+FAR_RATIO = 2.0
+"""Ratio of two single values that is no noise where several classes show it. Source:
+docs/compare-and-check.md, launches of short calls differ by 20 % at most (one standard deviation):
+twice is three of those and more."""
+
+FAR_CLASSES = 3
+"""Classes that show it, and none the opposite. Source: a choice, one value may be of another
+thing."""
 
 # Late ranks.
 

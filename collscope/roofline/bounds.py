@@ -43,6 +43,7 @@ from msgspec.structs import replace
 
 from collscope.errors import UsageError
 from collscope.model import Op
+from collscope.model.note import Note
 from collscope.roofline.cut import ENUMERATED_NODES, direct_gbps, egress_gbps, minimum_cut
 from collscope.roofline.flow import max_flow
 from collscope.roofline.system import UNIFORM_WIRINGS, Fabric, InNetwork, System
@@ -95,7 +96,7 @@ class Bounds(msgspec.Struct, frozen=True):
     busbw_gbps: float
     limit: str
     hard_gbps: float
-    assumptions: tuple[str, ...]
+    assumptions: tuple[Note, ...]
 
 
 class _Inside(msgspec.Struct, frozen=True):
@@ -147,7 +148,7 @@ def _domains(system: System, nranks: int, nnodes: int) -> int:
 
 def _members(
     system: System, request: Request, nodes: int
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
+) -> tuple[tuple[int, ...], tuple[Note, ...]]:
     """GPUs of a node that take part, and what had to be assumed about them."""
     per_node = -(-request.nranks // nodes)
     gpus = per_node if system.fabric is None else system.fabric.gpus
@@ -159,13 +160,25 @@ def _members(
         )
     assumptions = []
     if request.nranks % nodes:
-        assumptions.append(f"ranks spread evenly: nodes with {per_node} and with one fewer")
+        assumptions.append(
+            Note(
+                "ranks_spread_evenly",
+                {"ranks_per_node": per_node},
+                f"ranks spread evenly: nodes with {per_node} and with one fewer",
+            )
+        )
     if request.gpus is not None:
         if len(set(request.gpus)) != per_node or not set(request.gpus) <= set(range(gpus)):
             raise UsageError(f"{where}: GPUs {request.gpus}. Name {per_node} of 0 to {gpus - 1}.")
         return request.gpus, ()
     if per_node < gpus and system.fabric is not None and system.fabric.wiring == "matrix":
-        assumptions.append(f"GPUs 0 to {per_node - 1} of {gpus} in each node")
+        assumptions.append(
+            Note(
+                "first_gpus",
+                {"gpus": per_node, "of": gpus},
+                f"GPUs 0 to {per_node - 1} of {gpus} in each node",
+            )
+        )
     return tuple(range(per_node)), tuple(assumptions)
 
 
@@ -326,17 +339,25 @@ def _around(request: Request, nodes: int, rate: float) -> float:
     return (n - 1) * rate / (n - n // nodes)
 
 
-def _used(system: System, request: Request, nodes: int) -> str:
+def _used(system: System, request: Request, nodes: int) -> Note:
     """What a bound between nodes assumes about them."""
     nics = system.nics(request.nranks, request.nnodes)
     if request.op in _TRANSFER:
         own = "one NIC" if system.own_nics == 1 else f"{system.own_nics} NICs"
-        return f"a pair on different nodes, {own} of {nics}"
+        return Note(
+            "pair_between_nodes",
+            {"nics": system.own_nics, "of": nics},
+            f"a pair on different nodes, {own} of {nics}",
+        )
     hosts = -(-request.nnodes // nodes)
     equal = f"{nodes} equal nodes" if hosts == 1 else f"{nodes} domains of {hosts} nodes"
     fitted = system.all_nics(request.nnodes)
     used = f"all {nics} NICs" if nics == fitted else f"{nics} of {fitted} NICs"
-    return f"{equal}, a network that blocks nothing, {used} used"
+    return Note(
+        "equal_nodes",
+        {"nodes": nodes, "hosts": hosts, "nics": nics, "of": fitted},
+        f"{equal}, a network that blocks nothing, {used} used",
+    )
 
 
 def _in_network(
@@ -356,15 +377,15 @@ def _in_network(
     rate = _network_gbps(system, request)
     local, limit = _switched(request, nodes, inside, links), "in-network"
     if nodes == 1:
-        value, word = local * efficiency, _reduced_by(feature)
+        value, note = local * efficiency, _reduced_by(feature)
     elif request.tree:
-        value, word = local * efficiency, _joined_by_tree(feature)
+        value, note = local * efficiency, _joined_by_tree(feature)
         if _around(request, nodes, rate) < value:
             value, limit = _around(request, nodes, rate), "network"
     else:
         value = min(2 * (n - 1) / n * rate, local) * efficiency
-        word = _reduced_by(feature)
-    return Bounds(value, limit, value, (*plain.assumptions, word))
+        note = _reduced_by(feature)
+    return Bounds(value, limit, value, (*plain.assumptions, note))
 
 
 def _switched(request: Request, nodes: int, inside: _Inside, feature: InNetwork | None) -> float:
@@ -374,11 +395,15 @@ def _switched(request: Request, nodes: int, inside: _Inside, feature: InNetwork 
     return inside.egress_gbps * nvls_factor(request.nranks, -(-request.nranks // nodes))
 
 
-def _reduced_by(feature: InNetwork) -> str:
+def _reduced_by(feature: InNetwork) -> Note:
     """Assumption that names the reduction."""
-    return f"{feature.name}: the switches reduce"
+    return Note("switches_reduce", {"by": feature.name}, f"{feature.name}: the switches reduce")
 
 
-def _joined_by_tree(feature: InNetwork) -> str:
+def _joined_by_tree(feature: InNetwork) -> Note:
     """Assumption of a reduction inside nodes only."""
-    return f"{feature.name}: the switches inside nodes reduce, a tree joins the nodes"
+    return Note(
+        "switches_reduce_inside_nodes",
+        {"by": feature.name},
+        f"{feature.name}: the switches inside nodes reduce, a tree joins the nodes",
+    )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from collscope.errors import NoVerdictError
 from collscope.model import Measurement, bus_factor
-from collscope.roofline.fit import Fit, fit
+from collscope.model.note import Note
+from collscope.roofline.fit import BEYOND, Fit, fit
 from collscope.roofline.workload import RoofAt, Workload
 from collscope.units import count
 
@@ -47,9 +48,10 @@ class FitRoofs:
             size * factor / (time * 1000)
             for size, time in zip(curve.sizes, curve.times_us, strict=True)
         )
-        notes = [f"best of {count(len(curve.sizes), 'size')}"]
+        sizes = len(curve.sizes)
+        notes = [Note("best_of_sizes", {"sizes": sizes}, f"best of {count(sizes, 'size')}")]
         if not curve.covers(work.size_bytes):
-            notes.append("beyond the measured sizes")
+            notes.append(BEYOND)
         regime = "bandwidth" if busbw >= _HALF_PEAK * peak else "latency"
         return RoofAt(
             self.name, work, time_ns, time_ns, time_ns, busbw, None, regime, False, tuple(notes)

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.model import Op, bus_factor
+from collscope.model.note import Note
 from collscope.roofline.bounds import Request
 from collscope.roofline.floors import Floor, model_lines
 from collscope.roofline.nccl_constants import NVLS_US
@@ -65,7 +66,7 @@ class TimeCurve(msgspec.Struct, frozen=True):
     value: Pipeline
     fast: Pipeline
     slow: Pipeline
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     assumed: bool
 
 
@@ -93,14 +94,16 @@ def curve_of(system: System, request: Request, ways: tuple[Reach, ...], floor: F
     lines = model_lines(system, modelled, request.nranks, request.nnodes)
     channels = _channels(system, request, nodes)
     ends: tuple[list[Branch], list[Branch], list[Branch]] = ([], [], [])
-    notes: dict[str, None] = {}
+    notes: dict[str, Note] = {}  # by source
     assumed = False
     for way in ways:
         fill = _fill(None if tuning is None else tuning.architecture, request, way, nodes)
         if nodes > 1 and system.network is not None:
             fill = fill.over(system.network.usable.fill_us)
         assumed = assumed or fill.borrowed
-        notes[f"filling the pipeline: {fill.source}"] = None
+        notes[fill.source] = Note(
+            "pipeline_filling", {"source": fill.source}, f"filling the pipeline: {fill.source}"
+        )
         schedule = None
         if nodes == 1 and tuning is not None and not request.scheduled:
             schedule = schedule_of(tuning.architecture, request.op, request.nranks)
@@ -135,7 +138,7 @@ def curve_of(system: System, request: Request, ways: tuple[Reach, ...], floor: F
                 )
             )
     value_of, fast_of, slow_of = (Pipeline(tuple(end)) for end in ends)
-    return TimeCurve(value_of, fast_of, slow_of, tuple(notes), assumed)
+    return TimeCurve(value_of, fast_of, slow_of, tuple(notes.values()), assumed)
 
 
 def _fill(architecture: str | None, request: Request, way: Reach, nodes: int) -> Fill:

@@ -16,6 +16,7 @@ import msgspec
 
 from collscope.errors import NoVerdictError
 from collscope.model import Measurement, Op
+from collscope.model.note import Note
 
 # Measured sizes tell times of sizes up to four times smaller or larger, and of no others: protocols
 # and algorithms change within a few octaves.
@@ -33,6 +34,9 @@ class Hockney(msgspec.Struct, frozen=True):
     algbw_gbps: float
     median_error: float
     worst_error: float
+
+
+BEYOND = Note("beyond_measured_sizes", {}, "beyond the measured sizes")
 
 
 class Curve(msgspec.Struct, frozen=True):

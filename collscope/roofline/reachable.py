@@ -33,6 +33,7 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.model import Op
+from collscope.model.note import Note
 from collscope.roofline.bounds import Request, bounds
 from collscope.roofline.links import Usable
 from collscope.roofline.system import Fabric, System
@@ -85,7 +86,7 @@ class Reach(msgspec.Struct, frozen=True):
     busbw_gbps   most likely; low, high: range that holds what machines of the kind reach
     algorithm    ring, tree, direct, switches that reduce or MSCCL schedule
     assumed      True where a rate behind it was never measured on such links
-    assumptions  in words, with their sources
+    assumptions  with their sources
     """
 
     busbw_gbps: float
@@ -93,7 +94,7 @@ class Reach(msgspec.Struct, frozen=True):
     high_gbps: float
     algorithm: str
     assumed: bool
-    assumptions: tuple[str, ...]
+    assumptions: tuple[Note, ...]
 
 
 def with_switches(system: System, request: Request) -> Request:
@@ -143,20 +144,32 @@ def reachable(system: System, request: Request) -> Reach | None:
         low = min(low, _ring(system, request, "low"))
     if algorithm == RING and not _has_rings(system, request, nodes):
         low = min(low, _NO_RING_LOW * value)
-        notes.append("no ring over the links was found; what the library does instead is not known")
+        notes.append(
+            Note(
+                "no_ring",
+                {},
+                "no ring over the links was found; what the library does instead is not known",
+            )
+        )
     if not request.in_network and request.op is Op.ALL_REDUCE and _switches_reduce(system):
         best = bounds(
             system, replace(request, in_network=True, links=links.high, network=network.high)
         )
         high = high if best is None else max(high, best.busbw_gbps)
-        notes.append("the upper end is with switches that reduce")
+        notes.append(
+            Note("upper_end_with_switches", {}, "the upper end is with switches that reduce")
+        )
     if request.scheduled and algorithm in (RING, TREE):
         best = bounds(system, replace(request, links=links.high, network=network.high))
         high = high if best is None else max(high, best.busbw_gbps)
         algorithm = SCHEDULE
         notes.append(
-            "MSCCL runs a schedule of its own, which is not known: as ring and tree, the upper end "
-            "is the most that any schedule over these links reaches"
+            Note(
+                "own_schedule",
+                {},
+                "MSCCL runs a schedule of its own, which is not known: as ring and tree, the upper "
+                "end is the most that any schedule over these links reaches",
+            )
         )
     if algorithm == SWITCHES:
         low *= _worst(system)
@@ -181,11 +194,19 @@ def _usable(system: System) -> tuple[Usable, Usable]:
     )
 
 
-def _note(usable: Usable, where: str) -> str:
+def _note(usable: Usable, where: str) -> Note:
     assumed = "assumed" if usable.assumed else "known"
-    return (
+    return Note(
+        f"usable_{where}",
+        {
+            "value": usable.value,
+            "low": usable.low,
+            "high": usable.high,
+            "assumed": usable.assumed,
+            "source": usable.source,
+        },
         f"{where} at {usable.value:g} of the line rate ({usable.low:g} to {usable.high:g}, "
-        f"{assumed}: {usable.source})"
+        f"{assumed}: {usable.source})",
     )
 
 
@@ -201,7 +222,7 @@ def _worst(system: System) -> float:
     return feature.efficiency_low / feature.efficiency
 
 
-def _raised(system: System, request: Request, low: float) -> tuple[float, list[str]]:
+def _raised(system: System, request: Request, low: float) -> tuple[float, list[Note]]:
     """The lower end with what was published of the same shape, and where."""
     alike = [
         row
@@ -212,7 +233,12 @@ def _raised(system: System, request: Request, low: float) -> tuple[float, list[s
     best = max(alike, key=lambda row: row.busbw_gbps, default=None)
     if best is None or best.busbw_gbps <= low:
         return low, []
-    return best.busbw_gbps, [f"{best.busbw_gbps:g} GB/s was reached: {best.source}"]
+    reached = Note(
+        "published",
+        {"busbw_gbps": best.busbw_gbps, "source": best.source},
+        f"{best.busbw_gbps:g} GB/s was reached: {best.source}",
+    )
+    return best.busbw_gbps, [reached]
 
 
 def _best(system: System, request: Request, end: str) -> tuple[float, str]:

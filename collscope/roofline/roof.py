@@ -20,9 +20,10 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.model import Op, bus_bandwidth, bus_factor
+from collscope.model.note import Note
 from collscope.roofline.bounds import Bounds, Request, bounds
 from collscope.roofline.curve import NVLS, TimeCurve, curve_of
-from collscope.roofline.fit import Curve, Fit
+from collscope.roofline.fit import BEYOND, Curve, Fit
 from collscope.roofline.floors import Floor, floor_of, model_lines, unknown_floor
 from collscope.roofline.nccl_model import CostLine
 from collscope.roofline.reachable import Reach, reachable_ways, with_switches
@@ -39,36 +40,39 @@ LIMIT, REACHABLE, FIT = "limit", "reachable", "fit"
 MEASURED_LOW, MEASURED_HIGH = 0.8, 1.25
 
 
+_LINE_RATES = Note("line_rates", {}, "line rates, no latency")
+
+
 class Roof(msgspec.Struct, frozen=True):
     """One ceiling at one size.
 
     ceiling           limit, reachable or fit
-    time_us           of one call; busbw_gbps what that is
-    time_low_us, time_high_us  range of the time; equal to it where nothing is uncertain
+    time_ns           of one call; busbw_gbps what that is
+    time_low_ns, time_high_ns  range of the time; equal to it where nothing is uncertain
     peak_gbps         bus bandwidth of large messages; None for a fit
-    floor_us          least time of any size; None where it is not known or not counted
+    floor_ns          least time of any size; None where it is not known or not counted
     regime            latency when the floor is most of the time, else bandwidth
     limit             links, network or in-network: what bounds it
     algorithm         of the reachable ceiling: ring, tree, direct, switches that reduce; where
                       the latency is most of the time PAT or halving, if that is theirs
     assumed           a rate or a floor behind it was never measured on such a machine
-    by_rings_us       where switches that reduce are what makes it: the time without them
+    by_rings_ns       where switches that reduce are what makes it: the time without them
     """
 
     name: str
     ceiling: str
-    time_us: float
-    time_low_us: float
-    time_high_us: float
+    time_ns: float
+    time_low_ns: float
+    time_high_ns: float
     busbw_gbps: float
     peak_gbps: float | None
-    floor_us: float | None
+    floor_ns: float | None
     regime: str
     limit: str
     algorithm: str | None
     assumed: bool
-    assumptions: tuple[str, ...]
-    by_rings_us: float | None = None
+    assumptions: tuple[Note, ...]
+    by_rings_ns: float | None = None
 
 
 class Ceilings(msgspec.Struct, frozen=True):
@@ -152,16 +156,16 @@ class Roofs:
             for line in ordered
         )
 
-    def judge(self, work: Workload, measured_us: float, ceiling: str = "target") -> Efficiency:
+    def judge(self, work: Workload, measured_ns: float, ceiling: str = "target") -> Efficiency:
         """Efficiency of a measured time against a ceiling that exists for the workload.
 
         raises  ValueError when the workload has no such ceiling
         """
         ceilings = self.ceilings(work)
         roof = None if ceilings is None else getattr(ceilings, ceiling)
-        if roof is None or measured_us <= 0:
+        if roof is None or measured_ns <= 0:
             raise ValueError(f"no {ceiling} ceiling, or no time")
-        value = roof.time_us / measured_us
+        value = roof.time_ns / measured_ns
         applies = value <= 1 + 1e-9
         return Efficiency(value, roof, applies, None if applies else self._why(work, roof, value))
 
@@ -211,17 +215,17 @@ class Roofs:
         return Roof(
             name=f"{self.system.name} {LIMIT}",
             ceiling=LIMIT,
-            time_us=time,
-            time_low_us=time,
-            time_high_us=time,
+            time_ns=1000 * time,
+            time_low_ns=1000 * time,
+            time_high_ns=1000 * time,
             busbw_gbps=found.busbw_gbps,
             peak_gbps=found.busbw_gbps,
-            floor_us=None,
+            floor_ns=None,
             regime="bandwidth",
             limit=found.limit,
             algorithm=None,
             assumed=False,
-            assumptions=(*found.assumptions, "line rates, no latency", *self.system.notes),
+            assumptions=(*found.assumptions, _LINE_RATES, *self.system.notes),
         )
 
     def _reachable(self, work: Workload, shaped: _Shaped) -> Roof:
@@ -230,13 +234,13 @@ class Roofs:
         floor = shaped.floor or unknown_floor(self.system.domains(work.nnodes))
         data = work.size_bytes * shaped.factor
         time, low, high = (end.time_us(data) for end in (curve.value, curve.fast, curve.slow))
-        notes = (*reach.assumptions, f"latency {floor.source}", *curve.notes, *self.system.notes)
+        notes = (*reach.assumptions, latency_note(floor), *curve.notes, *self.system.notes)
         own = shaped.measured
         assumed = reach.assumed or not floor.measured or curve.assumed
         if own is not None and own.reaches(work.size_bytes):
             time = own.time_us(work.size_bytes)
             low, high = MEASURED_LOW * time, MEASURED_HIGH * time
-            notes = (f"measured on such a machine: {own.source}", *self.system.notes)
+            notes = (_measured_note(own.source), *self.system.notes)
             assumed = False
         transfer = _transfer_us(work, shaped, reach.busbw_gbps)
         rings = curve.value.without(NVLS)
@@ -246,12 +250,12 @@ class Roofs:
         return Roof(
             name=f"{self.system.name} {REACHABLE}",
             ceiling=REACHABLE,
-            time_us=max(time, low),
-            time_low_us=low,
-            time_high_us=max(high, time, low),
+            time_ns=1000 * max(time, low),
+            time_low_ns=1000 * low,
+            time_high_ns=1000 * max(high, time, low),
             busbw_gbps=work.size_bytes * shaped.factor / (time * 1000),
             peak_gbps=reach.busbw_gbps,
-            floor_us=None if shaped.floor is None else floor.us,
+            floor_ns=None if shaped.floor is None else 1000 * floor.us,
             # an unknown latency may be as long as any that was published
             regime="latency"
             if (floor.us if shaped.floor else floor.high_us) > transfer
@@ -260,7 +264,7 @@ class Roofs:
             algorithm=latency_by if floor.us > transfer and latency_by else reach.algorithm,
             assumed=assumed,
             assumptions=notes,
-            by_rings_us=None if rings is None else rings.time_us(data),
+            by_rings_ns=None if rings is None else 1000 * rings.time_us(data),
         )
 
     def _fit(self, work: Workload, shaped: _Shaped) -> Roof | None:
@@ -268,23 +272,35 @@ class Roofs:
         curve = self._curve(work.op, work.nranks, work.nnodes)
         if self.fitted is None or curve is None or not curve.reaches(work.size_bytes):
             return None
-        notes = [f"best of {count(len(curve.sizes), 'size')} of {self.fitted.name}"]
-        if self.fitted.unusable:
-            unusable = count(self.fitted.unusable, "measurement")
-            notes.append(f"{unusable} of {self.fitted.name} failed or wrong, left out")
+        name, sizes, unusable = self.fitted.name, len(curve.sizes), self.fitted.unusable
+        notes = [
+            Note(
+                "best_of_sizes",
+                {"sizes": sizes, "measurements": name},
+                f"best of {count(sizes, 'size')} of {name}",
+            )
+        ]
+        if unusable:
+            notes.append(
+                Note(
+                    "unusable_left_out",
+                    {"unusable": unusable, "measurements": name},
+                    f"{count(unusable, 'measurement')} of {name} failed or wrong, left out",
+                )
+            )
         if not curve.covers(work.size_bytes):
-            notes.append("beyond the measured sizes")
+            notes.append(BEYOND)
         time = curve.time_us(work.size_bytes)
         busbw = work.size_bytes * shaped.factor / (time * 1000)
         return Roof(
             name=f"{self.system.name} {FIT}",
             ceiling=FIT,
-            time_us=time,
-            time_low_us=time,
-            time_high_us=time,
+            time_ns=1000 * time,
+            time_low_ns=1000 * time,
+            time_high_ns=1000 * time,
             busbw_gbps=busbw,
             peak_gbps=None,
-            floor_us=None,
+            floor_ns=None,
             regime="bandwidth" if 2 * busbw >= shaped.reach.busbw_gbps else "latency",
             limit=shaped.limit.limit,
             algorithm=None,
@@ -297,11 +313,12 @@ class Roofs:
         start = not_applying(roof.name)
         if roof.ceiling == FIT:
             return start + "Faster than every measurement it was fitted from: fit again."
-        measured_us = roof.time_us / value
-        if roof.ceiling == REACHABLE and measured_us >= roof.time_low_us:
+        measured_ns = roof.time_ns / value
+        if roof.ceiling == REACHABLE and measured_ns >= roof.time_low_ns:
             return (
                 f"The time is within the range of the roof '{roof.name}' "
-                f"({roof.time_low_us:.4g} to {roof.time_high_us:.4g} us): nothing is left to gain."
+                f"({roof.time_low_ns / 1000:.4g} to {roof.time_high_ns / 1000:.4g} us): nothing is"
+                " left to gain."
             )
         if roof.regime == "latency":
             return start + (
@@ -310,7 +327,7 @@ class Roofs:
             )
         shaped = self._shape(work)
         busbw = bus_bandwidth(
-            work.op, size=work.size_bytes, time_s=measured_us / 1e6, nranks=work.nranks
+            work.op, size=work.size_bytes, time_s=measured_ns / 1e9, nranks=work.nranks
         )
         if shaped is None or busbw is None:
             return start
@@ -333,13 +350,22 @@ class Roofs:
         reduced = bounds(self.system, request)
         if reduced is not None and reduced.limit == "in-network" and busbw <= reduced.busbw_gbps:
             return (
-                f"{seen}possible where switches reduce ({reduced.assumptions[-1]}), "
+                f"{seen}possible where switches reduce ({reduced.assumptions[-1].text}), "
                 f"up to {reduced.busbw_gbps:.4g}."
             )
         return (
             f"{seen}{IMPOSSIBLE}: ranks, nodes, size or system are not as stated, or switches "
             "reduce (NVLS, SHARP)."
         )
+
+
+def latency_note(floor: Floor) -> Note:
+    """Where the latency of a ceiling is from."""
+    return Note("latency", {"source": floor.source}, f"latency {floor.source}")
+
+
+def _measured_note(source: str) -> Note:
+    return Note("measured", {"source": source}, f"measured on such a machine: {source}")
 
 
 def _transfer_us(work: Workload, shaped: _Shaped, gbps: float) -> float:

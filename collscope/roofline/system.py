@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.model import Op
+from collscope.model.note import Note
 from collscope.roofline.fit import Curve
 from collscope.roofline.gpu_models import OtherGpus, other_gpus
 from collscope.roofline.links import Usable
@@ -107,7 +108,7 @@ class System(msgspec.Struct, frozen=True):
     network: Network | None
     tuning: TuningChoice | None
     aliases: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     published: tuple[Published, ...] = ()
     measured: tuple[Curve, ...] = ()
 
@@ -160,7 +161,12 @@ class System(msgspec.Struct, frozen=True):
         count = "" if nics is None else f"{nics}x"
         if network is not None and nics is None and network.nics == 1 and own is not None:
             nics = own.nics
-            notes = (*notes, f"{nics} NICs per node, as {self.name} usually has")
+            usual = Note(
+                "usual_nics",
+                {"nics": nics, "system": self.name},
+                f"{nics} NICs per node, as {self.name} usually has",
+            )
+            notes = (*notes, usual)
         if network is not None and nics is not None:
             per_domain = nics if self.fabric is None or count == "" else nics * self.fabric.hosts
             network = replace(network, nics=per_domain)

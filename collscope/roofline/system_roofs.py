@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from collscope.errors import CollscopeError
+from collscope.model.note import Note
 from collscope.roofline.catalogue import load_system
 from collscope.roofline.gpu_models import OtherGpus
 from collscope.roofline.roof import REACHABLE, Roofs
@@ -36,12 +37,12 @@ class SystemRoofs:
 
         nodes_known  False: the fewest nodes of the system that hold the ranks are taken
         """
-        notes: tuple[str, ...] = ()
+        notes: tuple[Note, ...] = ()
         work = replace(work, multicast=work.multicast and self._multicast)
         if not nodes_known and work.nranks > 0:
             nodes = self._roofs.system.fewest_nodes(work.nranks)
             work = replace(work, nnodes=nodes)
-            notes = (f"{count(nodes, 'node')} assumed",)
+            notes = (Note("nodes_assumed", {"nodes": nodes}, f"{count(nodes, 'node')} assumed"),)
         try:
             ceilings = self._roofs.ceilings(work)
         except CollscopeError as error:
@@ -50,23 +51,23 @@ class SystemRoofs:
             ranks = count(work.nranks, "rank")
             return f"no roof for {work.op.value} of {work.size_bytes} B on {ranks}"
         roof = ceilings.reachable
-        if roof.floor_us is None and roof.regime == "latency":
+        if roof.floor_ns is None and roof.regime == "latency":
             system, size = self._roofs.system.name, format_size(work.size_bytes)
             return f"no latency of {system} is known, and {size} may take no longer than one"
         return RoofAt(
             roof.name,
             work,
-            1000 * roof.time_us,
-            1000 * roof.time_low_us,
-            1000 * roof.time_high_us,
+            roof.time_ns,
+            roof.time_low_ns,
+            roof.time_high_ns,
             roof.busbw_gbps,
             ceilings.limit.peak_gbps,
             roof.regime,
             roof.assumed,
             (*roof.assumptions, *notes),
-            None if roof.by_rings_us is None else 1000 * roof.by_rings_us,
+            roof.by_rings_ns,
         )
 
     def why_above(self, roof: RoofAt, measured_ns: float) -> str | None:
         """Why a time can be below the roof's; None when it is not."""
-        return self._roofs.judge(roof.work, measured_ns / 1000, REACHABLE).why
+        return self._roofs.judge(roof.work, measured_ns, REACHABLE).why

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 import msgspec
 
 from collscope.model import Op, bus_factor
+from collscope.model.note import Note
 from collscope.roofline.bounds import Bounds, Request, bounds
 from collscope.roofline.fit import Fit
 from collscope.roofline.floors import floor_of
 from collscope.roofline.reachable import reachable_ways, with_switches
-from collscope.roofline.roof import Roofs
+from collscope.roofline.roof import Roofs, latency_note
 from collscope.roofline.system import System
 from collscope.roofline.workload import Workload
 
@@ -30,7 +31,7 @@ TABLE_SIZES = tuple(1024 << shift for shift in range(0, 22, 2))  # 1 KiB to 1 Gi
 
 
 class BoundRow(msgspec.Struct, frozen=True):
-    """Both ceilings of one operation for large messages: bus bandwidths in GB/s, times in us.
+    """Both ceilings of one operation for large messages: bus bandwidths in GB/s, times in ns.
 
     factor                        busbw / algbw
     limit_gbps                    what the fabric allows; limit: links, network or in-network
@@ -39,7 +40,7 @@ class BoundRow(msgspec.Struct, frozen=True):
     assumed                       a rate or latency behind it was never measured on such a machine
     in_network_gbps               limit where switches can reduce; None otherwise
     hard_gbps                     no schedule over the links passes this
-    floor_us, _low, _high         least time of any size, with its range
+    floor_ns, _low, _high         least time of any size, with its range
     """
 
     op: str
@@ -52,15 +53,15 @@ class BoundRow(msgspec.Struct, frozen=True):
     assumed: bool
     hard_gbps: float
     in_network_gbps: float | None
-    floor_us: float | None
-    floor_low_us: float | None  # range of floor_us: its lower end
-    floor_high_us: float | None  # range of floor_us: its upper end
+    floor_ns: float | None
+    floor_low_ns: float | None  # range of floor_ns: its lower end
+    floor_high_ns: float | None  # range of floor_ns: its upper end
     limit: str  # links, network or in-network
-    assumptions: tuple[str, ...]  # what the figures assume
+    assumptions: tuple[Note, ...]  # what the figures assume
 
 
 class RoofRow(msgspec.Struct, frozen=True):
-    """Every ceiling of one size: bus bandwidths in GB/s, and times of the target in us.
+    """Every ceiling of one size: bus bandwidths in GB/s, and times of the target in ns.
 
     ranking  the library's algorithms, its first choice first, each with its estimated time over
              the first one's, such as "Ring/LL128 1.00"
@@ -71,15 +72,15 @@ class RoofRow(msgspec.Struct, frozen=True):
     limit_gbps: float  # what the fabric allows, without latency
     reachable_gbps: float  # what the library's algorithms reach at this size
     fit_gbps: float | None  # from measurements
-    time_us: float  # time
-    time_low_us: float  # range of time_us: its lower end
-    time_high_us: float  # range of time_us: its upper end
+    time_ns: float  # of one call
+    time_low_ns: float  # range of time_ns: its lower end
+    time_high_ns: float  # range of time_ns: its upper end
     regime: str  # latency or bandwidth
-    roof: str  # name of the roof that time_us is of
+    roof: str  # name of the roof that time_ns is of
     limit: str  # links, network or in-network
     assumed: bool  # something behind the ceiling was never measured on such a machine
     ranking: tuple[str, ...]
-    assumptions: tuple[str, ...]  # what the figures assume
+    assumptions: tuple[Note, ...]  # what the figures assume
 
 
 def bound_rows(system: System, nranks: int, nnodes: int) -> tuple[BoundRow, ...]:
@@ -109,13 +110,13 @@ def bound_rows(system: System, nranks: int, nnodes: int) -> tuple[BoundRow, ...]
                 assumed=reach.assumed or (floor is not None and not floor.measured),
                 hard_gbps=limit.hard_gbps,
                 in_network_gbps=_reduced(reduced),
-                floor_us=None if floor is None else floor.us,
-                floor_low_us=None if floor is None else floor.low_us,
-                floor_high_us=None if floor is None else floor.high_us,
+                floor_ns=None if floor is None else 1000 * floor.us,
+                floor_low_ns=None if floor is None else 1000 * floor.low_us,
+                floor_high_ns=None if floor is None else 1000 * floor.high_us,
                 limit=limit.limit,
                 assumptions=(
                     *reach.assumptions,
-                    *(() if floor is None else (f"latency {floor.source}",)),
+                    *(() if floor is None else (latency_note(floor),)),
                     *system.notes,
                 ),
             )
@@ -151,9 +152,9 @@ def roof_rows(
                 limit_gbps=found.limit.busbw_gbps,
                 reachable_gbps=found.reachable.busbw_gbps,
                 fit_gbps=None if found.fit is None else found.fit.busbw_gbps,
-                time_us=target.time_us,
-                time_low_us=target.time_low_us,
-                time_high_us=target.time_high_us,
+                time_ns=target.time_ns,
+                time_low_ns=target.time_low_ns,
+                time_high_ns=target.time_high_ns,
                 regime=target.regime,
                 roof=target.name,
                 limit=target.limit,

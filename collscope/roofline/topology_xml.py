@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.errors import InputError
+from collscope.model.note import Note
 from collscope.roofline.links import link_kinds
 from collscope.roofline.system import Fabric, InNetwork, Network, System, TuningChoice
 
@@ -71,7 +72,7 @@ class _Found(msgspec.Struct):
     nics_gbps: dict[tuple[str, str], float] = msgspec.field(default_factory=dict)
     path_gbps: dict[str, float] = msgspec.field(default_factory=dict)  # PCIe of each GPU
     amd_cpu: bool = False
-    notes: list[str] = msgspec.field(default_factory=list)
+    notes: list[Note] = msgspec.field(default_factory=list)
 
 
 def parse_topology(content: bytes, where: str) -> System:
@@ -180,8 +181,12 @@ def _fabric(found: _Found, where: str) -> tuple[Fabric | None, TuningChoice | No
     if not found.gpus:
         if found.bare_gpus:
             found.notes.append(
-                "a static file: it lists no NVLink or xGMI, so it cannot describe one node; a file"
-                " of NCCL_TOPO_DUMP_FILE can"
+                Note(
+                    "static_file",
+                    {},
+                    "a static file: it lists no NVLink or xGMI, so it cannot describe one node; a"
+                    " file of NCCL_TOPO_DUMP_FILE can",
+                )
             )
         return None, None
     kind = next(
@@ -230,7 +235,12 @@ def _link_fabric(found: _Found, kind: str, where: str) -> tuple[Fabric, TuningCh
     wiring, per_gpu = _regular(links, len(places))
     if not _joined(links, len(places)):
         found.notes.append(
-            f"the {kind} links of the file do not join all GPUs: between them PCIe through the host"
+            Note(
+                "links_do_not_join",
+                {"links": kind},
+                f"the {kind} links of the file do not join all GPUs: between them PCIe through the"
+                " host",
+            )
         )
         capacity = _with_host(capacity, _pci_rates(found, where))
         wiring, per_gpu = "matrix", None
@@ -307,7 +317,12 @@ def _pci_fabric(found: _Found, where: str) -> Fabric:
     """GPUs whose only way is PCIe: a star through the host, each at its slowest bridge."""
     rates = _pci_rates(found, where)
     found.notes.append(
-        "no NVLink or xGMI in the file: PCIe through the host, bridges shared by GPUs not counted"
+        Note(
+            "pcie_through_host",
+            {},
+            "no NVLink or xGMI in the file: PCIe through the host, bridges shared by GPUs not"
+            " counted",
+        )
     )
     spokes = tuple((*((0.0,) * len(rates)), rate) for rate in rates)
     fabric = _fabric_record(
@@ -355,7 +370,13 @@ def _network(found: _Found) -> Network | None:
         rates = [rate for rate in found.bare_nics_gbps if rate < float("inf")]
         source = "PCIe rate of each NIC of the topology file: an upper limit"
         if rates:
-            found.notes.append("the file gives no NIC speed: the rate of their PCIe slots is used")
+            found.notes.append(
+                Note(
+                    "nics_at_slot_rate",
+                    {},
+                    "the file gives no NIC speed: the rate of their PCIe slots is used",
+                )
+            )
     if not rates:
         return None
     # One figure per NIC is kept; NICs of different rates add up to the same node.

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from collscope.model import Op
+from collscope.model.note import Note
 
 _IN_NETWORK_ALGORITHMS = ("NVLS", "COLLNET")
 IMPOSSIBLE = "more than any schedule over these links reaches"
@@ -58,7 +59,7 @@ class RoofAt(msgspec.Struct, frozen=True):
     limit_gbps: float | None  # what the fabric allows, without latency; None for a fit
     regime: Annotated[str, ("latency", "bandwidth")]
     assumed: bool  # something behind it was never measured on such a machine
-    assumptions: tuple[str, ...]
+    assumptions: tuple[Note, ...]
     by_rings_ns: float | None = None  # where switches that reduce (NVLS) make it: without them
 
     @property

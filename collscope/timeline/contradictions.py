@@ -272,7 +272,9 @@ def _queued_idle(start: Ints, end: Ints, launch: Ints) -> Ints:
 
 def _steps(timeline: Timeline, steps: Steps) -> Iterable[Diagnostic]:
     """Steps of ranks that meet in collectives, and so last equally long, that do not."""
-    if steps.source == "window" or not len(steps.traces):
+    # A trace of one step, as was said, begins where its profiler did: that is a window, too.
+    alone = steps.source == "given" and steps.count.max(initial=0) == 1
+    if steps.source == "window" or alone or not len(steps.traces):
         return
     ends = steps.ends(timeline.rows.end)
     mean = (ends[-1] - ends[0]) / steps.count

@@ -135,14 +135,14 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     simulated_ns: float  # the recorded one, played without the recorded starts
     starts_off_ns: float | None  # how far its collectives start from where they did, median
     other_starts_off_ns: float | None  # after the change, from where they did in the other run
-    new_ns: float
+    new_ns: float | None  # None: most of the step has no known cause, so there is a range alone
     low_ns: float
     high_ns: float
     simple_ns: float  # the uplift formula: exposed share saved, nothing else moves
     steps: int  # that the step time is the mean of
-    # marks: the profiler's; kernels, period: recurring kernels or collectives; given: --steps;
-    # window: the whole trace
-    step_from: Annotated[str, ("marks", "kernels", "period", "given", "window")]
+    # marks: the profiler's; graphs: launches of graphs; kernels, period: what recurs;
+    # given: --steps; window: the whole trace
+    step_from: Annotated[str, ("marks", "graphs", "kernels", "period", "given", "window")]
     changed: tuple[ChangedClass, ...]  # the largest change of all calls first
     unchanged: tuple[CollectiveClass, ...]  # classes without a new time
     knowledge: Knowledge

@@ -19,6 +19,7 @@ from collscope.timeline.tolerances import (
     MAX_LAUNCH_SPREAD,
     MAX_LONE_STEP_LEAD,
     MAX_PAUSE_RATIO,
+    MIN_IN_GRAPHS,
     MIN_LAYER_KERNELS,
     MIN_PAUSE_STEPS,
     MIN_PAUSE_TO_IDLE,
@@ -43,7 +44,8 @@ class Steps(msgspec.Struct, frozen=True):
     the step ends when all of them have.
     """
 
-    # marks: the profiler's; kernels, period: of kernels, collectives; given: as many as was said;
+    # marks: the profiler's; graphs: of launches of CUDA or HIP graphs;
+    # kernels, period: of kernels, collectives; given: as many as was said;
     # optimizer: uneven steps, each ends with the optimizer's kernels;
     source: str  # window: none
     rows: Ints  # rows of all boundaries, boundary by boundary
@@ -92,7 +94,8 @@ def find_steps(
     *,
     uneven: bool = False,
 ) -> Steps:
-    """Steps after the warm-up: the profiler's marks, else what recurs in the order of launches.
+    """Steps after the warm-up: the profiler's marks, else launches of graphs that hold a step each,
+    else what recurs in the order of launches.
 
     As many steps for every rank, the last ones: windows may begin at different calls. Where pauses
     part them, those of the longest stretch, the last one of equals.
@@ -104,7 +107,8 @@ def find_steps(
     n = len(rows.ranks)
     source, found = "window", [_window(rows, t, int(warm[t])) for t in range(n)]
     searched: Sequence[tuple[str, Callable[[Rows, int], Ints]]] = (
-        ("marks", _marked), ("kernels", _by_kernels), ("period", _by_collectives)
+        ("marks", _marked), ("graphs", _by_graphs),
+        ("kernels", _by_kernels), ("period", _by_collectives),
     )  # fmt: skip
     if uneven:
         searched = (*searched, ("optimizer", _by_optimizer))
@@ -202,6 +206,32 @@ def _marked(rows: Rows, trace: int) -> Ints:
         if rows.end[found[0]] - rows.end[first] >= (1 - MAX_LONE_STEP_LEAD) * (finish - begin):
             found.insert(0, first)
     return np.array(found, dtype=np.int64)
+
+
+def _by_graphs(rows: Rows, trace: int) -> Ints:
+    """Per step that the host launches as one graph, or as a few, the row that ends last of it.
+
+    Graphs that hold equally many rows are a step each. Where a step is captured in pieces, its
+    first and last piece differ from those of its layers, and the pieces recur together.
+    """
+    mine: Ints = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
+    mine = mine[rows.launch[mine] != UNKNOWN_LAUNCH]
+    _, call = np.unique(rows.launch[mine], return_inverse=True)
+    held = np.bincount(call)
+    graphs = np.flatnonzero(held > 1)
+    with_collective = np.bincount(call, rows.entry[mine] >= 0)[graphs] > 0
+    if with_collective.sum() < 2 or held[graphs].sum() < MIN_IN_GRAPHS * len(mine):
+        return mine[:0]
+    sizes = held[graphs]
+    if np.ptp(sizes[with_collective]) == 0:
+        ends = graphs[with_collective]
+    else:
+        period = find_period(sizes)
+        if period is None or period < 2 or not with_collective[-period:].any():
+            return mine[:0]
+        ends = graphs[::-1][::period][::-1]
+    of_graph = [mine[call == graph] for graph in ends.tolist()]
+    return np.array([own[rows.end[own].argmax()] for own in of_graph], dtype=np.int64)
 
 
 def recurring_kernels(rows: Rows, trace: int) -> tuple[Ints, int | None]:

@@ -126,6 +126,9 @@ SETTLING_PART = 4
 """The first of so many parts of a trace may be initialisation, and shows no period. Source: a
 choice."""
 
+MIN_IN_GRAPHS = 0.9
+"""Part of the rows of a trace that graphs launch, where graphs make the steps. Source: a choice."""
+
 PERIODS_TRIED = 32
 """Distances between like collectives, or launches, that may be a step. Source: a choice, layers of
 one kind."""
@@ -330,6 +333,10 @@ choice, more than another start (`STARTS`)."""
 
 MAX_IDLE = 0.1
 """Part of the step without a known cause; more of it widens the range. Source: a choice."""
+
+MAX_UNEXPLAINED = 0.5
+"""Part of the step without a known cause; with more of it the answer is a range alone. Source: a
+majority, most of the step is then not what was played."""
 
 HOST_STARTS = 0.3
 """Ratio of a host's paces in two starts of one job, less 1: nine of ten pairs lie within it.

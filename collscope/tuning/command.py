@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from collscope.errors import CollscopeError, InputError
+from collscope.model.note import Note
 from collscope.outputs import write_file
 from collscope.replay.measure import ReplayInterruptedError
 from collscope.tuning import previous_results
@@ -22,7 +23,7 @@ from collscope.writing import to_json
 
 
 def run_tune(
-    request: TuningRequest, notices: tuple[str, ...]
+    request: TuningRequest, notices: tuple[Note, ...]
 ) -> tuple[Tuning, CollscopeError | None]:
     """Tune; what was measured is in the folder, however it ends.
 
@@ -58,7 +59,7 @@ def run_tune(
     return summary(state), error
 
 
-def dry_tune(request: TuningRequest, notices: tuple[str, ...]) -> Tuning:
+def dry_tune(request: TuningRequest, notices: tuple[Note, ...]) -> Tuning:
     """What `run_tune` would try; it starts and writes nothing.
 
     raises  MissingToolError on the host backend, which has no settings
@@ -77,6 +78,9 @@ def _leave(state: State) -> None:
     state.outcome, state.why = INTERRUPTED, "nothing is decided"
     state.tuned, state.unset, state.choice = None, (), Choice(NOTHING, {})
     if (state.request.out / EARLIER / EVIDENCE).exists():
-        state.notices.append(f"results of the earlier tune are in {state.request.out / EARLIER}")
+        folder = str(state.request.out / EARLIER)
+        state.notices.append(
+            Note("earlier_tune", {"folder": folder}, f"results of the earlier tune are in {folder}")
+        )
     for name in (TUNER_CSV, ENV):
         (state.request.out / name).unlink(missing_ok=True)

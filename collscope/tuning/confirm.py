@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 
 from collscope.model import Measurement
+from collscope.model.note import Note
 from collscope.tuning.decide import Improvement, Rounds, improvement
 from collscope.tuning.launches import Launches, say
 from collscope.tuning.settings import Setting
@@ -22,7 +23,7 @@ class Confirmed(msgspec.Struct):
     times: dict[int, dict[str, dict[int, float]]] = msgspec.field(
         default_factory=lambda: defaultdict(lambda: defaultdict(dict))
     )
-    problems: list[str] = msgspec.field(default_factory=list)
+    problems: list[Note] = msgspec.field(default_factory=list)
     broken: set[int] = msgspec.field(default_factory=set)  # classes that the tuned setting fails on
     rows: dict[int, Measurement] = msgspec.field(default_factory=dict)
 
@@ -50,7 +51,13 @@ def confirm(
     found = Confirmed()
     for number in range(1, ROUNDS + 1):
         if number > 1 and not in_time():
-            found.problems.append(f"there was time for only {number - 1} of {ROUNDS} rounds")
+            found.problems.append(
+                Note(
+                    "rounds_left_out",
+                    {"rounds": number - 1, "of": ROUNDS},
+                    f"there was time for only {number - 1} of {ROUNDS} rounds",
+                )
+            )
             break
         # Each label begins a round once: none always follows the same one.
         labels = list(settings)
@@ -65,7 +72,13 @@ def confirm(
             )
             _take(found, label, number, done.rows)
             if done.problem is not None:
-                found.problems.append(f"{label}: {done.problem}")
+                found.problems.append(
+                    Note(
+                        "launch_failed",
+                        {"label": label, "problem": done.problem},
+                        f"{label}: {done.problem}",
+                    )
+                )
                 if label == TUNED:
                     found.broken.update(set(chosen) - done.rows.keys())
     return found
@@ -78,7 +91,13 @@ def _take(found: Confirmed, label: str, number: int, rows: Mapping[int, Measurem
             found.times[class_id][label][number] = m.time_us_median
         elif label == TUNED:
             found.broken.add(class_id)
-            found.problems.append(f"tuned, {m.op.value} of {m.size_bytes} bytes: {m.status}")
+            found.problems.append(
+                Note(
+                    "without_time",
+                    {"op": m.op.value, "size_bytes": m.size_bytes, "status": m.status},
+                    f"tuned, {m.op.value} of {m.size_bytes} bytes: {m.status}",
+                )
+            )
 
 
 def total(

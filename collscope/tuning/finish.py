@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
+from collscope.model.note import Note
 from collscope.outputs import write_file
 from collscope.replay.results import store_results
 from collscope.tuning import confirm as confirmation
@@ -71,7 +72,7 @@ def confirm(state: State) -> None:
         search.launches.count += launches.count
         if launches.csv.exists():
             store_results(launches.csv, request.db, request.run, None)
-    state.notices += dict.fromkeys(state.confirmed.problems)
+    state.notices += {note.text: note for note in state.confirmed.problems}.values()
     _settle(state, state.confirmed, classes)
 
 
@@ -81,7 +82,11 @@ def _classes(state: State) -> list[int]:
     kept = [w.class_id for w in weighed[:MOST_CONFIRMED]]
     if len(weighed) > MOST_CONFIRMED:
         state.notices.append(
-            f"confirmed on the {MOST_CONFIRMED} classes of most time, not on {len(weighed)}"
+            Note(
+                "confirmed_on",
+                {"classes": MOST_CONFIRMED, "of": len(weighed)},
+                f"confirmed on the {MOST_CONFIRMED} classes of most time, not on {len(weighed)}",
+            )
         )
     return [*kept, *(c for c in state.search.classes if c not in kept)]
 
@@ -99,9 +104,13 @@ def _settle(state: State, found: Confirmed, classes: Collection[int]) -> None:
     if why is not None:
         _withdraw(state, why)
     elif worse:
+        names = judging.names(state, worse)
         state.notices.append(
-            "slower than with the present setting, while the whole is faster: "
-            f"{judging.names(state, worse)}"
+            Note(
+                "slower_classes",
+                {"classes": names},
+                f"slower than with the present setting, while the whole is faster: {names}",
+            )
         )
 
 
@@ -117,7 +126,14 @@ def _take_back(state: State, doubtful: set[int], why: str) -> None:
     if not rows and not state.choice.environment and state.search.default == PRESENT:
         kind = NOTHING
     state.choice = replace(state.choice, kind=kind, by_class=by_class, rows=rows)
-    state.notices.append(f"{why}, so left to the library: {judging.names(state, doubtful)}")
+    names = judging.names(state, doubtful)
+    state.notices.append(
+        Note(
+            "left_to_library",
+            {"classes": names, "why": why},
+            f"{why}, so left to the library: {names}",
+        )
+    )
     state.taken_back.update(gone)
     apply(state)
 

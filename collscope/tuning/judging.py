@@ -93,7 +93,7 @@ def gain(state: State, found: Confirmed) -> Gain | None:
         None if part is None else part * saved.saved,
         None if part is None else part * low,
         None if part is None else part * high,
-        1e6 * saved.saved * now,
+        1e9 * saved.saved * now,
         saved.rounds,
     )
 

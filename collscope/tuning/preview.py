@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from collscope.gpu_vendors import VENDORS
+from collscope.model.note import Note
 from collscope.tuning import confirm
 from collscope.tuning.choose import NOTHING, PRESENT
 from collscope.tuning.intervals import Shape
@@ -27,7 +28,7 @@ from collscope.tuning.settings import (
 )
 from collscope.tuning.state import CHANNELS as BY_CHANNELS
 from collscope.tuning.state import TuningRequest
-from collscope.units import count
+from collscope.units import count, in_ns
 
 _ASSUMED = "nccl"
 
@@ -67,9 +68,9 @@ def preview(request: TuningRequest) -> Tuning:
         gain=None,
         tried=(),
         launches=0,
-        seconds=0.0,
-        estimated_s=None,
-        time_limit_s=request.time_limit_s,
+        took_ns=0.0,
+        estimated_ns=None,
+        time_limit_ns=1e9 * request.time_limit_s,
         files=(),
         notices=(basis, *_notices(request, place)),
     )
@@ -85,18 +86,30 @@ def _settings(known: Mapping[str, Setting], found: Offered) -> Iterator[SettingR
         yield SettingRow(name, "", 0, 0, f"left out: {why}")
 
 
-def _library(request: TuningRequest) -> tuple[str, str]:
-    """The library to plan for, and the sentence that says where it is known from."""
+def _library(request: TuningRequest) -> tuple[str, Note]:
+    """The library to plan for, and where it is known from."""
     method = request.session.method
     file = Path(method.library or "").name
     libraries = {v.backend.value: v.collectives.name.lower() for v in VENDORS}
     named = next((name for name in libraries.values() if name in file), None)
     named = named or libraries.get(method.backend)
     if request.library is not None and (named or request.library).startswith(request.library[:4]):
-        return request.library, "the library of the job's logs; the first launch shows which it is"
+        return request.library, Note(
+            "library_of_logs",
+            {"library": request.library},
+            "the library of the job's logs; the first launch shows which it is",
+        )
     if named is not None:
-        return named, "the library's version is not known before the first launch"
-    return _ASSUMED, "the library is not known before the first launch: NCCL's settings are listed"
+        return named, Note(
+            "version_unknown",
+            {"library": named},
+            "the library's version is not known before the first launch",
+        )
+    return _ASSUMED, Note(
+        "library_unknown",
+        {"library": _ASSUMED},
+        "the library is not known before the first launch: NCCL's settings are listed",
+    )
 
 
 def _shapes(request: TuningRequest) -> dict[int, Shape]:
@@ -143,27 +156,39 @@ def _classes(
                 nranks=shape.nranks,
                 nnodes=shape.nnodes,
                 calls=c.calls / len(c.comms),
-                roof_us=request.roofs_us.get(c.id),
-                weight_s=0.0,
+                roof_ns=in_ns(request.roofs_us.get(c.id)),
+                weight_ns=0.0,
                 kept=True,
                 setting=f"{len(found.legal[c.id])} to try",
-                present_us=None,
-                default_us=None,
-                tuned_us=None,
+                present_ns=None,
+                default_ns=None,
+                tuned_ns=None,
                 noise_floor=None,
             )
         )
     return tuple(rows)
 
 
-def _notices(request: TuningRequest, place: Place) -> tuple[str, ...]:
+def _notices(request: TuningRequest, place: Place) -> tuple[Note, ...]:
+    where = "planned for one node"
+    if request.nnodes:
+        where = f"planned for {count(request.nnodes, 'node')}, as in the job's logs"
     found = [
-        f"planned for {count(request.nnodes, 'node')}, as in the job's logs"
-        if request.nnodes
-        else "planned for one node",
-        "the survey leaves out classes that are not worth tuning, and may end the tune",
+        Note("nodes", {"nodes": request.nnodes}, where),
+        Note(
+            "survey",
+            {},
+            "the survey leaves out classes that are not worth tuning, and may end the tune",
+        ),
     ]
     if request.named is None or BY_CHANNELS in request.named:
-        numbers = ", ".join(map(str, CHANNELS[place.library or _ASSUMED]))
-        found.append(f"after the first round {numbers} channels of the two best pairs join")
+        channels = CHANNELS[place.library or _ASSUMED]
+        numbers = ", ".join(map(str, channels))
+        found.append(
+            Note(
+                "channels_join",
+                {"channels": channels},
+                f"after the first round {numbers} channels of the two best pairs join",
+            )
+        )
     return tuple(found)

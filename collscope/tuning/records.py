@@ -1,6 +1,6 @@
 """What `collscope tune` says: frozen records, in its JSON and in evidence.json as they stand here.
 
-Ratios lie in 0..1, `_us` and `_s` are microseconds and seconds. None: not known, or does not apply.
+Ratios lie in 0..1, `_ns` are nanoseconds. None: not known, or does not apply.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import Annotated
 
 import msgspec
 
+from collscope.model.note import Note
 from collscope.tuning.csv_format import TunerRow
 
 SCHEMA = "collscope.tune/2"
@@ -28,12 +29,12 @@ class Variable(msgspec.Struct, frozen=True):
 class JobTime(msgspec.Struct, frozen=True):
     """What the step or the GPU time is, in which the plan's calls are made.
 
-    seconds   on one rank; None: only the fraction is known, or nothing
+    time_ns   on one rank; None: only the fraction is known, or nothing
     fraction  collective part of that time; None: not known
     exposed   part of the collective time with no compute beside it
     """
 
-    seconds: float | None = None
+    time_ns: float | None = None
     fraction: float | None = None
     exposed: float = 1.0
     basis: str = "not known"  # where that is known from
@@ -50,13 +51,13 @@ class TunedClass(msgspec.Struct, frozen=True):
     nranks: int
     nnodes: int  # hosts that the ranks ran on
     calls: float  # that one rank makes
-    roof_us: float | None  # least time of a call
-    weight_s: float  # what could be won at most, exposed seconds of one rank
+    roof_ns: float | None  # least time of a call
+    weight_ns: float  # what could be won at most, exposed time of one rank
     kept: bool  # it is among those worth tuning
     setting: str | None  # chosen for it; None: nothing was
-    present_us: float | None  # with the job's own setting; None: the library refuses it
-    default_us: float | None  # with all knobs unset
-    tuned_us: float | None  # confirmed, where that was done
+    present_ns: float | None  # with the job's own setting; None: the library refuses it
+    default_ns: float | None  # with all knobs unset
+    tuned_ns: float | None  # confirmed, where that was done
     noise_floor: float | None  # part of the time that a setting must save to be taken
 
 
@@ -66,7 +67,7 @@ class Tried(msgspec.Struct, frozen=True):
     class_id: int  # as in `classes`
     setting: str
     rounds: int  # that it was measured in
-    time_us: float  # median over them
+    time_ns: float  # median over them
     saved: float | None  # part of the present setting's time; below 0: slower
     low: float | None  # of its interval
     high: float | None  # of its interval
@@ -96,7 +97,7 @@ class Gain(msgspec.Struct, frozen=True):
     step: float | None
     step_low: float | None
     step_high: float | None
-    saved_us: float  # of all calls on one rank
+    saved_ns: float  # of all calls on one rank
     rounds: int  # of the confirmation
 
 
@@ -125,8 +126,8 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     gain: Gain | None  # of the job, confirmed; None: nothing was confirmed
     tried: tuple[Tried, ...]  # times of the search
     launches: int  # of the replayer
-    seconds: float  # taken
-    estimated_s: float | None  # before the search; None: there was none
-    time_limit_s: float  # as given
+    took_ns: float
+    estimated_ns: float | None  # before the search; None: there was none
+    time_limit_ns: float  # as given
     files: tuple[str, ...]  # in the folder of --out
-    notices: tuple[str, ...]  # further remarks
+    notices: tuple[Note, ...]  # further remarks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from collscope.errors import InputError, MissingToolError, ReplayError, UsageError
+from collscope.model.note import Note
 from collscope.replay.mpi import RUN_ALONE
 from collscope.replay.session import Target, check_target
 from collscope.tuning import confirm as confirmation
@@ -53,8 +54,9 @@ def tune(state: State) -> None:
     if not state.worth.worth_it:
         state.outcome, state.why = NOT_WORTH, state.worth.why
         return
-    known = "" if state.worth.share is None else f" ({state.request.job.basis})"
-    state.notices.append(state.worth.why + known)
+    share, basis = state.worth.share, state.request.job.basis
+    known = "" if share is None else f" ({basis})"
+    state.notices.append(Note("worth", {"share": share, "basis": basis}, state.worth.why + known))
     legal = offer(state)
     for name in state.search.begin(state.worth.kept, legal):
         state.excluded[name] = "no time for it: raise --time-limit"

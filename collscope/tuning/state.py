@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from collscope.model.note import Note
 from collscope.replay.plan import Plan
 from collscope.replay.session import Session
 from collscope.roofline.system import System
@@ -89,7 +90,7 @@ class State(msgspec.Struct):
     outcome: str = ""
     why: str = ""
     estimated_s: float | None = None
-    notices: list[str] = msgspec.field(default_factory=list)
+    notices: list[Note] = msgspec.field(default_factory=list)
     excluded: dict[str, str] = msgspec.field(default_factory=dict)  # not tried at all, and why
 
     @property
@@ -121,8 +122,8 @@ class State(msgspec.Struct):
     def job_seconds(self) -> float | None:
         """The job's time on one rank; of a fraction by the collective time measured here."""
         job = self.request.job
-        if job.seconds is not None:
-            return job.seconds
+        if job.time_ns is not None:
+            return job.time_ns / 1e9
         whole = sum(w.calls * w.now_us for w in self.weighed()) / 1e6
         return whole / job.fraction if job.fraction else None
 

@@ -11,6 +11,7 @@ from collscope.tuning.decide import improvement
 from collscope.tuning.records import SettingRow, Tried, TunedClass, Tuning
 from collscope.tuning.settings import DEFAULT
 from collscope.tuning.state import FILES, State
+from collscope.units import in_ns
 
 
 def summary(state: State) -> Tuning:
@@ -38,9 +39,9 @@ def summary(state: State) -> Tuning:
         gain=state.gain,
         tried=tuple(_tried(state)),
         launches=search.launches.count,
-        seconds=search.clock.elapsed_s,
-        estimated_s=state.estimated_s,
-        time_limit_s=search.clock.limit_s,
+        took_ns=1e9 * search.clock.elapsed_s,
+        estimated_ns=None if state.estimated_s is None else 1e9 * state.estimated_s,
+        time_limit_ns=1e9 * search.clock.limit_s,
         files=tuple(name for name in sorted(FILES) if (request.out / name).exists()),
         notices=tuple(state.notices),
     )  # fmt: skip
@@ -57,7 +58,7 @@ def _class(state: State, class_id: int) -> TunedClass:
     default = _time(state, class_id, search.default)
     now = present if present is not None else default
     if now is not None:
-        weight = calls * max(0.0, now - (roof or 0.0)) * state.request.job.exposed / 1e6
+        weight = calls * max(0.0, now - (roof or 0.0)) * state.request.job.exposed * 1000
     known = next((c for c in state.candidates if c.class_id == class_id), None)
     return TunedClass(
         state.request.report_id(class_id),
@@ -68,13 +69,13 @@ def _class(state: State, class_id: int) -> TunedClass:
         m.nranks or 1,
         m.nnodes or 1,
         calls,
-        roof,
+        in_ns(roof),
         weight,
         state.worth is not None and class_id in state.worth.kept,
         state.choice.by_class.get(class_id),
-        present,
-        default,
-        _confirmed(state, class_id, TUNED),
+        in_ns(present),
+        in_ns(default),
+        in_ns(_confirmed(state, class_id, TUNED)),
         None if known is None else known.floor,
     )
 
@@ -140,7 +141,7 @@ def _tried(state: State) -> list[Tried]:
                     state.request.report_id(class_id),
                     name,
                     len(times),
-                    median(times.values()),
+                    1000 * median(times.values()),
                     None if against is None else against.saved,
                     max(-1e3, against.low) if against is not None and known_interval else None,
                     against.high if against is not None and known_interval else None,

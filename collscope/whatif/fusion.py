@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from collscope.model.note import Note
 from collscope.roofline.fit import REACH
-from collscope.units import format_size
+from collscope.units import format_size, in_ns
 from collscope.whatif.policies import Bucket
 from collscope.whatif.predict import interval, line_us, slope, step_us
 from collscope.whatif.recommend import bucket_cap_mb, choose
@@ -41,16 +42,18 @@ def _sizes(buckets: Sequence[Bucket]) -> tuple[int, ...]:
     return tuple(bucket.size_bytes for bucket in buckets)
 
 
-def _too_far(times: Times, steps: Iterable[Sequence[Bucket]]) -> str:
+def _too_far(times: Times, steps: Iterable[Sequence[Bucket]]) -> Note:
     """Which sizes lie too far from the measured ones, and what would tell them."""
     sizes = [size for buckets in steps for size in _sizes(buckets)]
     low, high = min(sizes), max(sizes)
     known = " to ".join(dict.fromkeys(format_size(int(times.sizes[i])) for i in (0, -1)))
     sweep = f"{_short(1 << (low.bit_length() - 1))}..{_short(1 << (high - 1).bit_length())}*2"
-    return (
+    return Note(
+        "sizes_too_far",
+        {"smallest_bytes": low, "largest_bytes": high},
         f"not known where a bucket is over {REACH} times beyond what was measured ({known}): the "
         f"buckets have {format_size(low)} to {format_size(high)}. Measure them: collscope replay "
-        f"--sweep allreduce:{sweep}"
+        f"--sweep allreduce:{sweep}",
     )
 
 
@@ -82,13 +85,15 @@ def row_of(
         buckets=len(sizes),
         smallest_bytes=min(sizes),
         largest_bytes=max(sizes),
-        time_us=time_us,
-        low_us=None if spread is None or time_us is None else min(spread[0], time_us),
-        high_us=None if spread is None or time_us is None else max(spread[1], time_us),
-        exposed_us=(
-            None if production is None or time_us is None else max(0.0, time_us - production.end_us)
+        time_ns=in_ns(time_us),
+        low_ns=None if spread is None or time_us is None else 1000 * min(spread[0], time_us),
+        high_ns=None if spread is None or time_us is None else 1000 * max(spread[1], time_us),
+        exposed_ns=(
+            None
+            if production is None or time_us is None
+            else 1000 * max(0.0, time_us - production.end_us)
         ),
-        line_us=None if line is None else line_us(buckets, line),
+        line_ns=None if line is None else 1000 * line_us(buckets, line),
         extrapolated=0 if times is None else times.outside(sizes),
         sizes_bytes=sizes,
     )
@@ -100,7 +105,7 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument per origin of the answer'
     table: tuple[FusionRow, tuple[FusionRow, ...]],
     totals: tuple[Floats | None, Mapping[int, Floats]],
     where: str,
-    notices: tuple[str, ...],
+    notices: tuple[Note, ...],
     interpolation_error: float | None,
 ) -> Fusion:
     """The answer, with its recommendation.
@@ -125,7 +130,7 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument per origin of the answer'
         measured=interpolation_error is None,
         interpolation_error=interpolation_error,
         production=None if production is None else production.source,
-        backward_us=None if production is None else production.end_us,
+        backward_ns=None if production is None else 1000 * production.end_us,
         present_name=job.present_name,
         present=present,
         rows=rows,
@@ -136,11 +141,11 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument per origin of the answer'
 
 
 def _per_bucket(rows: Sequence[FusionRow]) -> PerBucket | None:
-    timed = [(row.buckets, row.time_us) for row in rows if row.time_us is not None]
+    timed = [(row.buckets, row.time_ns / 1000) for row in rows if row.time_ns is not None]
     line = slope([n for n, _ in timed], [t for _, t in timed])
     if line is None or line.per_bucket_us <= 0 or line.r_squared < _LEAST_R_SQUARED:
         return None  # the sizes of the buckets decide, not how many there are
-    return PerBucket(line.per_bucket_us, line.rest_us, line.r_squared)
+    return PerBucket(1000 * line.per_bucket_us, 1000 * line.rest_us, line.r_squared)
 
 
 def _recommended(
@@ -163,11 +168,14 @@ def _recommended(
     )
 
 
-def _outside(rows: Sequence[FusionRow]) -> tuple[str, ...]:
-    worst = max((row.extrapolated for row in rows if row.time_us is not None), default=0)
+def _outside(rows: Sequence[FusionRow]) -> tuple[Note, ...]:
+    worst = max((row.extrapolated for row in rows if row.time_ns is not None), default=0)
     if not worst:
         return ()
-    return (
+    outside = Note(
+        "buckets_outside",
+        {"buckets": worst},
         f"up to {worst} buckets lie outside the measured sizes: below them the time of the first,"
         " beyond them the bandwidth of the last",
     )
+    return (outside,)

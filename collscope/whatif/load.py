@@ -8,6 +8,7 @@ import msgspec
 
 from collscope.errors import InputError, NoVerdictError
 from collscope.model import Datatype, Measurement, Op
+from collscope.model.note import Note
 from collscope.store.measurements import StoredMeasurement, no_such_label, read_measurements
 from collscope.units import count_of
 from collscope.whatif.cycle import last_cycle
@@ -43,7 +44,7 @@ class RecordedStep(msgspec.Struct, frozen=True):
     nranks: int
     nnodes: int | None
     ready_us: tuple[float, ...]
-    notices: tuple[str, ...]
+    notices: tuple[Note, ...]
 
 
 def load_step(connection: sqlite3.Connection, store: str, run: str) -> RecordedStep:
@@ -60,13 +61,31 @@ def load_step(connection: sqlite3.Connection, store: str, run: str) -> RecordedS
     comm, datatype = largest
     calls = connection.execute(_CALLS, (run, comm, datatype)).fetchall()
     found = last_cycle([count for _, count, _, _ in calls])
-    notices = [f"AllReduce calls of {datatype} on communicator {comm}; single elements left out"]
+    notices = [
+        Note(
+            "calls_of",
+            {"datatype": datatype, "communicator": comm},
+            f"AllReduce calls of {datatype} on communicator {comm}; single elements left out",
+        )
+    ]
     if found is None:
-        notices.append(f"no step repeats: all {len(calls)} calls count as one step")
+        notices.append(
+            Note(
+                "no_step_repeats",
+                {"calls": len(calls)},
+                f"no step repeats: all {len(calls)} calls count as one step",
+            )
+        )
     else:
         begin, length = found
         calls = calls[begin : begin + length]
-        notices.append(f"the last {length} calls, which repeat, count as one step")
+        notices.append(
+            Note(
+                "last_calls",
+                {"calls": length},
+                f"the last {length} calls, which repeat, count as one step",
+            )
+        )
     starts = dict(connection.execute(_STARTS, (run,)).fetchall())
     timed = [starts.get(call) for call, *_ in calls]
     ready = tuple(t / 1e3 for t in timed if t is not None) if None not in timed else ()
@@ -82,7 +101,7 @@ def load_step(connection: sqlite3.Connection, store: str, run: str) -> RecordedS
 
 def load_measured(
     connection: sqlite3.Connection, label: str, run: str | None
-) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
+) -> tuple[tuple[Measurement, ...], tuple[Note, ...]]:
     """All-reduces measured under a label with right results, with their samples, and notices.
 
     A notice tells where runs are mixed, and what failed or gave wrong results.
@@ -106,12 +125,23 @@ def load_measured(
         )
     notices = []
     if len(right) < len(found):
+        bad = len(found) - len(right)
         notices.append(
-            f"label '{label}': {count_of(len(found) - len(right), len(found), 'measurement')} "
-            "failed or gave wrong results: left out"
+            Note(
+                "unusable_left_out",
+                {"label": label, "measurements": bad, "of": len(found)},
+                f"label '{label}': {count_of(bad, len(found), 'measurement')} "
+                "failed or gave wrong results: left out",
+            )
         )
     if len(runs) > 1:
-        notices.append(f"label '{label}' is in the runs {', '.join(runs)}: taken together")
+        notices.append(
+            Note(
+                "runs_taken_together",
+                {"label": label, "runs": runs},
+                f"label '{label}' is in the runs {', '.join(runs)}: taken together",
+            )
+        )
     return right, tuple(notices)
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from collscope.errors import CollscopeError, UsageError
 from collscope.model import Measurement, Op
+from collscope.model.note import Note
 from collscope.replay.measure import measure
 from collscope.replay.mpi import RUN_ALONE
 from collscope.replay.session import Session, Target
@@ -124,6 +125,11 @@ def _answer(
         (table[None], tuple(row for s, row in table.items() if s is not None)),
         (totals.get(None), {s: t for s, t in totals.items() if s is not None}),
         f"replayed on {backends}, {libraries}, method {methods}",
-        (f"{missing} settings could not be measured",) if missing else (),
+        (_missing_note(missing),) if missing else (),
         None,
     )
+
+
+def _missing_note(settings: int) -> Note:
+    text = f"{settings} settings could not be measured"
+    return Note("not_measured", {"settings": settings}, text)

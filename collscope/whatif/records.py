@@ -7,9 +7,10 @@ from typing import Annotated
 
 import msgspec
 
+from collscope.model.note import Note
 from collscope.whatif.policies import FIRST_BUCKET_BYTES, Policy
 
-SCHEMA = "collscope.fusion/1"
+SCHEMA = "collscope.fusion/2"
 BLOCKING, QUEUED, OVERLAPPED = "blocking", "queued", "overlapped"  # how buckets are executed
 LISTED, REVERSED = "listed", "reversed"
 
@@ -33,12 +34,12 @@ class FusionRequest(msgspec.Struct, frozen=True):
 
 
 class FusionRow(msgspec.Struct, frozen=True):
-    """One setting. Times are of a step's buckets, µs; None where a bucket could not be measured.
+    """One setting. Times are of a step's buckets, ns; None where a bucket could not be measured.
 
     setting      threshold in bytes, or number of buckets; None: what is done now
-    low_us       5 % and 95 % quantiles of `time_us`; None where nothing is known to vary
-    exposed_us   of an overlapped step what is left after the backward pass
-    line_us      αK + βΣS by latency and bandwidth of the whole curve; None when overlapped
+    low_ns       5 % and 95 % quantiles of `time_ns`; None where nothing is known to vary
+    exposed_ns   of an overlapped step what is left after the backward pass
+    line_ns      αK + βΣS by latency and bandwidth of the whole curve; None when overlapped
     extrapolated buckets outside the measured sizes
     """
 
@@ -46,11 +47,11 @@ class FusionRow(msgspec.Struct, frozen=True):
     buckets: int  # number of buckets
     smallest_bytes: int  # smallest bucket
     largest_bytes: int  # largest bucket
-    time_us: float | None  # a step's buckets; None: a bucket could not be measured
-    low_us: float | None
-    high_us: float | None  # 95 % quantile of time_us
-    exposed_us: float | None
-    line_us: float | None
+    time_ns: float | None  # a step's buckets; None: a bucket could not be measured
+    low_ns: float | None
+    high_ns: float | None  # 95 % quantile of time_ns
+    exposed_ns: float | None
+    line_ns: float | None
     extrapolated: int  # buckets outside the measured sizes
     sizes_bytes: tuple[int, ...]  # buckets in their order
 
@@ -76,8 +77,8 @@ class Recommended(msgspec.Struct, frozen=True):
 class PerBucket(msgspec.Struct, frozen=True):
     """Least squares of time on the number of buckets over the rows."""
 
-    per_bucket_us: float  # what one more bucket costs
-    rest_us: float  # what no number of buckets changes
+    per_bucket_ns: float  # what one more bucket costs
+    rest_ns: float  # what no number of buckets changes
     r_squared: float  # 1: the rows lie on a line, 0: on none
 
 
@@ -98,7 +99,7 @@ class Fusion(msgspec.Struct, frozen=True):
     measured: bool  # the buckets themselves were replayed
     interpolation_error: float | None  # largest between measured sizes, a ratio; None: measured
     production: str | None  # when gradients are there, in words; None unless overlapped
-    backward_us: float | None  # length of the backward pass; None unless overlapped
+    backward_ns: float | None  # length of the backward pass; None unless overlapped
     present_name: str  # what is done now
     present: FusionRow  # row of what is done now
     rows: tuple[FusionRow, ...]  # settings, rising; of settings with equal buckets the first
@@ -107,5 +108,5 @@ class Fusion(msgspec.Struct, frozen=True):
     # least squares over the rows; None: overlapped, below three numbers of buckets, or no line (a
     # bucket costs nothing, or r_squared below 0.5)
     per_bucket: PerBucket | None
-    notices: tuple[str, ...]  # assumptions and gaps
+    notices: tuple[Note, ...]  # assumptions and gaps
     schema: str = SCHEMA

@@ -12,6 +12,7 @@ from collscope.errors import InputError, UnreadableError, UsageError
 from collscope.ingest.files import open_input
 from collscope.ingest.match import reading, require_run
 from collscope.model import Datatype, Gap, Measurement
+from collscope.model.note import Note
 from collscope.replay.names import datatype_named
 from collscope.replay.plan import itemsize
 from collscope.replay.sweep import sizes_of
@@ -47,7 +48,7 @@ class Job(msgspec.Struct, frozen=True):
     production: Production | None
     present_name: str
     present: tuple[Bucket, ...]
-    notices: tuple[str, ...]
+    notices: tuple[Note, ...]
 
 
 def make_job(request: FusionRequest) -> Job:
@@ -97,15 +98,16 @@ def _has_main(db: Path) -> bool:
         return connection.execute(_ANY, (_MAIN,)).fetchone() is not None
 
 
-def _of_run(step: RecordedStep | None) -> tuple[str, ...]:
+def _of_run(step: RecordedStep | None) -> tuple[Note, ...]:
     if step is None:
         return ()
-    return (*step.notices, "buckets smaller than the calls are not considered")
+    smaller = Note("calls_not_cut", {}, "buckets smaller than the calls are not considered")
+    return (*step.notices, smaller)
 
 
 def _of_overlap(
     request: FusionRequest, step: RecordedStep | None, production: Production | None
-) -> tuple[str, ...]:
+) -> tuple[Note, ...]:
     """What an answer about PyTorch without `--overlap` does not take into account."""
     if production is not None or request.policy is not Policy.TORCH_DDP:
         return ()
@@ -113,10 +115,13 @@ def _of_overlap(
         how = "the run has traces, --overlap recorded"
     else:
         how = "--overlap uniform:MS, with the milliseconds of the backward pass,"
-    return (
+    ignored = Note(
+        "overlap_ignored",
+        {},
         f"PyTorch reduces beside the backward pass, which this ignores: {how} takes the "
         "overlap into account and may recommend other buckets",
     )
+    return (ignored,)
 
 
 def candidates(request: FusionRequest, sizes: Sequence[int]) -> dict[int, tuple[Bucket, ...]]:
@@ -136,7 +141,7 @@ def candidates(request: FusionRequest, sizes: Sequence[int]) -> dict[int, tuple[
     return {setting: buckets for buckets, setting in first.items()}
 
 
-def measured_times(request: FusionRequest, job: Job) -> tuple[Times, Job, str, tuple[str, ...]]:
+def measured_times(request: FusionRequest, job: Job) -> tuple[Times, Job, str, tuple[Note, ...]]:
     """Times of a label, the job with the ranks measured, where they are from, and notices.
 
     raises  InputError, NoVerdictError when the label has nothing that fits
@@ -149,7 +154,13 @@ def measured_times(request: FusionRequest, job: Job) -> tuple[Times, Job, str, t
     notices = list(mixed)
     served = [(m, gaps) for m in found if (gaps := _gaps(job, m)) is not None]
     if job.nnodes is not None and any(Gap.NODES_UNKNOWN in gaps for _, gaps in served):
-        notices.append("nodes of the measurements not known: assumed to be those of the job")
+        notices.append(
+            Note(
+                "nodes_unknown",
+                {},
+                "nodes of the measurements not known: assumed to be those of the job",
+            )
+        )
     fitting = [m for m, _ in served]
     require_alike(fitting or found, f"--label '{request.label}'")
     if not fitting:
@@ -176,22 +187,34 @@ def _gaps(job: Job, m: Measurement) -> tuple[Gap, ...] | None:
     return None if gaps is None or Gap.NODES_DIFFER in gaps else gaps
 
 
-def _preferred(found: list[Measurement], job: Job, notices: list[str]) -> list[Measurement]:
+def _preferred(found: list[Measurement], job: Job, notices: list[Note]) -> list[Measurement]:
     """Measurements of the job's datatype and way of execution, else all with a notice."""
     alike = [m for m in found if m.datatype is job.datatype]
     if not alike:
         notices.append(
-            f"{job.datatype.value} was not measured: times are of other datatypes, at the same size"
-            " in bytes"
+            Note(
+                "other_datatypes",
+                {"datatype": job.datatype.value},
+                f"{job.datatype.value} was not measured: times are of other datatypes, at the same"
+                " size in bytes",
+            )
         )
     found = alike or found
     blocking = job.execution == BLOCKING
     alike = [m for m in found if (m.method == _ISOLATED) == blocking]
     if not alike:
         notices.append(
-            "measured back to back: a wait after each bucket costs more (replay --isolated)"
+            Note(
+                "measured_back_to_back",
+                {},
+                "measured back to back: a wait after each bucket costs more (replay --isolated)",
+            )
             if blocking
-            else "measured one by one with waiting: queued buckets cost less"
+            else Note(
+                "measured_one_by_one",
+                {},
+                "measured one by one with waiting: queued buckets cost less",
+            )
         )
     return alike or found
 

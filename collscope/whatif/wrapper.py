@@ -18,11 +18,12 @@ from collscope.replay.measure import measure
 from collscope.replay.plan import Plan, itemsize
 from collscope.replay.probe import probe
 from collscope.replay.session import Session, Target
+from collscope.units import in_ns
 from collscope.whatif.plans import unique_plan
 from collscope.whatif.policies import Policy, make_buckets
 from collscope.whatif.resnet50 import resnet50
 
-SCHEMA = "collscope.allreduce-wrapper/1"
+SCHEMA = "collscope.allreduce-wrapper/2"
 DEFAULT_LABEL = "allreduce-wrapper"
 VALUES = 5
 COUNTS = (1, 100, 10_000, 1_000_000)
@@ -43,7 +44,7 @@ class ElementRow(msgspec.Struct, frozen=True):
 
     mode: str  # how ranks are spread
     elements: int  # floats of a call
-    time_us: float | None  # blocking call, median; None: not measured
+    time_ns: float | None  # blocking call, median; None: not measured
     iterations: int | None  # calls timed
     n_wrong: int | None  # wrong elements over all ranks; None: not checked
     status: str  # ok, wrong, failed, timeout, skipped, not measured
@@ -55,7 +56,7 @@ class BatchRow(msgspec.Struct, frozen=True):
     mode: str  # how ranks are spread
     threshold_kib: int  # fusion threshold, 1024 bytes
     batches: int  # number of buckets
-    time_us: float | None  # sum over the buckets; None: one could not be measured
+    time_ns: float | None  # sum over the buckets; None: one could not be measured
     sizes_bytes: tuple[int, ...]  # buckets in their order
 
 
@@ -169,8 +170,8 @@ def _elements(mode: str, count: int, found: dict[int | None, Measurement]) -> El
     m = found.get(count * _ITEM)
     if m is None:
         return ElementRow(mode, count, None, None, None, "not measured")
-    time_us = m.time_us_median if m.right else None
-    return ElementRow(mode, count, time_us, m.iterations, m.n_wrong, m.status)
+    time_ns = in_ns(m.time_us_median) if m.right else None
+    return ElementRow(mode, count, time_ns, m.iterations, m.n_wrong, m.status)
 
 
 def _sum(sizes: Sequence[int], found: dict[int | None, Measurement]) -> float | None:
@@ -179,5 +180,5 @@ def _sum(sizes: Sequence[int], found: dict[int | None, Measurement]) -> float | 
         m = found.get(size)
         if m is None or not m.right or m.time_us_median is None:
             return None
-        total += m.time_us_median
+        total += 1000 * m.time_us_median
     return total

@@ -55,7 +55,7 @@ CREATE VIEW steps AS SELECT
     p.begin_ns,                -- clock of the trace, as in kernels
     p.end_ns,                  -- the same
     p.end_ns - p.begin_ns AS duration_ns, -- with the profiler
-    p.told_by AS step_from     -- marks: the profiler's; kernels, period: recurring kernels or collectives; given: --steps
+    p.told_by AS step_from     -- marks: the profiler's; graphs: launches of graphs; kernels, period: recurring kernels or collectives; given: --steps
 FROM _trace_step p JOIN _trace_rank k USING (trace_id) JOIN _trace t USING (trace_id)
 JOIN _source s USING (source_id) JOIN _run r USING (run_id);
 

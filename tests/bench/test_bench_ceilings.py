@@ -34,14 +34,14 @@ def test_a_table_becomes_a_system(tmp_path: Path) -> None:
     assert (system.name, system.fabric) == ("mine", load_system("h100").fabric)
     found = Roofs(system).ceilings(Workload(Op.ALL_REDUCE, 16777216, 8))
     assert found is not None
-    assert found.reachable.time_us == pytest.approx(400)
-    assert "measurements of label mine" in found.reachable.assumptions[0]
+    assert found.reachable.time_ns == pytest.approx(400_000)
+    assert "measurements of label mine" in found.reachable.assumptions[0].text
     # other operations have the links' own ceiling
     other = Roofs(system).ceilings(Workload(Op.ALL_GATHER, 16777216, 8))
     plain = Roofs(load_system("h100")).ceilings(Workload(Op.ALL_GATHER, 16777216, 8))
     assert other is not None
     assert plain is not None
-    assert other.reachable.time_us == plain.reachable.time_us
+    assert other.reachable.time_ns == plain.reachable.time_ns
     report = collscope("report", "--system", saved, "--db", db, "--format", "json")
     classes = json.loads(report.out)["judgement"]["classes"]
     assert [row["efficiency"] for row in classes] == [pytest.approx(1.0), pytest.approx(1.0)]

@@ -161,7 +161,7 @@ def test_ranks_and_rounds_are_put_together() -> None:
     assert row.relative_busbw == pytest.approx(0.8)
     assert row.lost_multiprocessors == pytest.approx(0.04 * 132)
     assert row.model == pytest.approx(1 - 2 / 132)
-    assert row.comm_with_us == 5000
+    assert row.comm_with_ns == 5_000_000
     assert row.busbw_with_gbps == pytest.approx(80.5306368)
     # Within launches: 1.2533 * 1.96 * 1.4826 * 0.001 / sqrt(8) / sqrt(3) = 0.00074; between them
     # the means are 0.96, 0.955, 0.965: t(0.975, 2) = 4.303 times 0.005 / sqrt(3), which is larger.
@@ -226,7 +226,9 @@ def test_other_forms() -> None:
     document = json.loads(render_interference(report, "json"))
     jsonschema.validate(document, json.loads(_SCHEMA.read_text()))
     (line,) = csv.DictReader(io.StringIO(render_interference(report, "csv")))
-    assert set(line) == set(InterferenceRow.__struct_fields__)
+    names = InterferenceRow.__struct_fields__
+    assert set(line) == {name.replace("_ns", "_us") for name in names}
+    assert float(line["comm_with_us"]) == 5000
     assert float(line["relative_compute"]) == 0.985
     assert "| operation" in render_interference(report, "md")
     with pytest.raises(UsageError):

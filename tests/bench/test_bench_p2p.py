@@ -188,9 +188,9 @@ def test_every_pair_is_measured_in_each_direction(db_path: Path, tmp_path: Path)
         PING_PONG: [(*pair, 8) for pair in half],
     }
     assert all(r["status"] == "ok" and r["n_wrong"] == 0 for r in found["rows"])
-    assert all(r["time_us"] > 0 and r["samples"] >= 1 for r in found["rows"])
+    assert all(r["time_ns"] > 0 and r["samples"] >= 1 for r in found["rows"])
     for r in found["rows"]:
-        gbps = None if r["test"] == PING_PONG else r["size_bytes"] / r["time_us"] / 1e3
+        gbps = None if r["test"] == PING_PONG else r["size_bytes"] / r["time_ns"]
         assert r["algbw_gbps"] == (gbps and pytest.approx(gbps))
     # What is in the store is what the CSV has, each pair under its own label.
     query = "SELECT label, op, size_bytes, time_us_median FROM measurements ORDER BY 1, 2, 3"
@@ -205,7 +205,7 @@ def test_every_pair_is_measured_in_each_direction(db_path: Path, tmp_path: Path)
     assert collscope("ingest", "csv", table, "--db", other).code == 0
     assert rows(other, query) == stored
     steps = [t for _, op, _, t in stored if op == "Sequence"]
-    latencies = [r["time_us"] for r in found["rows"] if r["test"] == PING_PONG]
+    latencies = [r["time_ns"] / 1000 for r in found["rows"] if r["test"] == PING_PONG]
     assert [t / 200 for t in steps if isinstance(t, float)] == pytest.approx(latencies, rel=1e-4)
 
 
@@ -293,13 +293,13 @@ def test_the_figures_of_constructed_measurements() -> None:
     assert (one.algbw_gbps_min, one.algbw_gbps_median, one.algbw_gbps_max) == pytest.approx(
         (50.0, 100.0, 100.0)
     )
-    assert (latency.time_us_min, latency.time_us_median, latency.time_us_max) == (10.0, 10.0, 12.0)
+    assert (latency.time_min_ns, latency.time_median_ns, latency.time_max_ns) == (10e3, 10e3, 12e3)
     assert latency.algbw_gbps_max is None
     (slow,) = found.slow_pairs  # of latency there are three pairs: too few to say
     assert (slow.src, slow.dst, slow.noise) == (2, 0, 0.05)
     assert slow.ratio == pytest.approx(2.0)
     # samples 2000, 2000 and 2200 us over 200 steps
-    assert [r.time_us_mad for r in found.rows if r.test == PING_PONG] == [0.0] * 3
+    assert [r.time_mad_ns for r in found.rows if r.test == PING_PONG] == [0.0] * 3
 
 
 def test_a_noisy_pair_does_not_stand_out() -> None:
@@ -328,8 +328,8 @@ def test_rounds_count_alike_and_wrong_data_has_no_time() -> None:
     rounds.append(_changed(_one_way((0, 1), 1.0), round=4, status="timeout"))
     found = _told([*rounds, wrong], points=4)
     there, back = found.rows
-    assert (there.time_us, there.samples, there.time_us_mad) == (12.0, 15, 2.0)
-    assert (back.time_us, back.algbw_gbps, back.n_wrong) == (None, None, 3)
+    assert (there.time_ns, there.samples, there.time_mad_ns) == (12e3, 15, 2e3)
+    assert (back.time_ns, back.algbw_gbps, back.n_wrong) == (None, None, 3)
     assert tuple(notice.text for notice in notice_notes(found)) == (
         "one-way of 1 MiB: timeout in 1 case",
         "one-way of 1 MiB: wrong in 1 case: element 0 is 1, expected 2",

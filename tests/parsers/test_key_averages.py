@@ -310,3 +310,11 @@ def test_markers_of_old_rocm_traces_are_no_kernels() -> None:
     lines = [line for line in TABLES["frontier-gptj.txt"].splitlines() if "param_comms" not in line]
     names = {t.name for t in key_averages.parse("\n".join(lines)).totals}
     assert names == {"aten::copy_", "aten::fill_", "aten::_local_scalar_dense"}
+
+
+def test_a_column_above_its_whole_is_remarked() -> None:
+    rows = [("gemm", 139, 139, 1), ("reduce_kernel", 100, 100, 1)]
+    (note,) = key_averages.parse(table(*rows)).diagnostics
+    assert (note.code, "239 %" in note.message) == ("counted_again", True)
+    whole = table(*((f"kernel{k}", 1, 0.14, 1) for k in range(715)))  # 100.1 % of rounded rows
+    assert key_averages.parse(whole).diagnostics == ()

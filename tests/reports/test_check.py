@@ -245,6 +245,24 @@ def test_a_control_raises_the_threshold() -> None:
     assert "the control raises thresholds to 52.8 %" in notes
 
 
+@pytest.mark.parametrize(
+    ("ratios", "verdict"),
+    [
+        ((3.8, 5.0, 7.6), Verdict.REGRESSION),
+        ((1 / 3.8, 1 / 5, 1 / 7.6), Verdict.IMPROVEMENT),
+        ((3.8, 5.0, 1 / 5), Verdict.NO_VERDICT),  # they contradict each other
+        ((3.8, 5.0), Verdict.NO_VERDICT),  # two may be slips
+        ((1.3, 1.5, 1.9), Verdict.NO_VERDICT),  # as launches differ
+    ],
+)
+def test_single_values_far_apart_in_several_classes_are_judged(
+    ratios: tuple[float, ...], verdict: Verdict
+) -> None:
+    old = {key(k): {0: (100.0,)} for k in range(len(ratios))}
+    new = {key(k): {0: (100.0 * ratio,)} for k, ratio in enumerate(ratios)}
+    assert check(label("a", old), label("b", new)).verdict is verdict
+
+
 def test_single_samples_cannot_be_judged() -> None:
     a = label("a", {key(1): {0: (10.0,)}})
     found = check(a, label("b", {key(1): {0: (20.0,)}}))

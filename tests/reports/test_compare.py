@@ -44,7 +44,7 @@ def test_speed_up_is_the_ratio_of_the_medians() -> None:
     a = label("a", {key(1024): one(9, 10, 11)})
     b = label("b", {key(1024): one(5, 5, 6)})
     row = compare([a, b]).classes[0]
-    assert [cell.time_us for cell in row.cells] == [10, 5]
+    assert [cell.time_ns for cell in row.cells] == [10_000, 5_000]
     assert row.cells[1].speed_up == pytest.approx(2)
 
 
@@ -53,7 +53,7 @@ def test_times_are_medians_of_the_rounds_medians() -> None:
     rounds = {1: (10.0,), 2: (18.0, 19.0, 20.0, 21.0, 22.0), 3: (12.0,)}
     assert compare([label("a", {key(1): rounds}), label("b", {key(1): rounds})]).classes[0].cells[
         0
-    ].time_us == pytest.approx(12)
+    ].time_ns == pytest.approx(12_000)
     store = StoreBuilder()
     source = store.source("r.csv", kind="csv")
     for number, times in rounds.items():
@@ -276,7 +276,7 @@ def test_other_nodes_are_another_class() -> None:
         for name in "ab":
             store.measured(source, [time_us], label=name, nnodes=nnodes, round=1)
     found = compare(load_labels(store.connection, "ab"))
-    assert [(r.key.nnodes, r.cells[1].time_us) for r in found.classes] == [(1, 5.0), (2, 50.0)]
+    assert [(r.key.nnodes, r.cells[1].time_ns) for r in found.classes] == [(1, 5e3), (2, 50e3)]
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_what_a_label_does_not_know_is_compared_and_told(
     store.measured(source, [4.0], label="b", **columns)
     a, b = load_labels(store.connection, "ab")
     found = compare([a, aligned(a, b)])
-    assert [cell.time_us for cell in found.classes[0].cells] == [5.0, 4.0]
+    assert [cell.time_ns for cell in found.classes[0].cells] == [5e3, 4e3]
     assert f"b: 1 class compared although {note}" in map(note_words, found.notes)
 
 

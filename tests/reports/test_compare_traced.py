@@ -74,7 +74,7 @@ def steady(
 def parts_of(found: Comparison, label: str) -> dict[str, float | None]:
     assert found.traced is not None
     return {
-        p.part: cell.time_us
+        p.part: cell.time_ns and cell.time_ns / 1000
         for p in found.traced.parts
         if p.rank is None
         for cell in p.cells
@@ -93,11 +93,11 @@ def test_parts_of_a_step_by_hand() -> None:
     assert parts["waiting"] == pytest.approx(200)  # rank 0 waits 200 us twice, rank 1 never
     assert parts["exposed"] == parts["collectives"] == pytest.approx(200 + 200)
     assert parts["idle"] == pytest.approx(8)
-    by_rank = {(p.part, p.rank): p.cells[0].time_us for p in found.traced.parts}
+    by_rank = {(p.part, p.rank): (p.cells[0].time_ns or 0) / 1000 for p in found.traced.parts}
     assert by_rank["waiting", 0] == pytest.approx(400)
     assert by_rank["waiting", 1] == pytest.approx(0)
     assert by_rank["compute", 1] == pytest.approx(2400)
-    transfers = {row.key.size_bytes: row.cells[0].time_us for row in found.classes}
+    transfers = {row.key.size_bytes: (row.cells[0].time_ns or 0) / 1000 for row in found.classes}
     assert transfers == {2 * SIZES[0]: pytest.approx(50), 2 * SIZES[1]: pytest.approx(150)}
 
 
@@ -135,7 +135,10 @@ def test_kernel_time_of_classes_holds_the_waiting() -> None:
     """Rank 0 waits 200 us before transfers of 50 and of 150: means of 150 and 250 us a step."""
     found = compare_traced([run_of("a", [(0, 0)] * 5), run_of("b", [(0, 0)] * 5)])
     assert found.traced is not None
-    times = {kernel.key.size_bytes: kernel.cells[0].time_us for kernel in found.traced.kernels}
+    times = {
+        kernel.key.size_bytes: (kernel.cells[0].time_ns or 0) / 1000
+        for kernel in found.traced.kernels
+    }
     assert times == {2 * SIZES[0]: pytest.approx(150), 2 * SIZES[1]: pytest.approx(250)}
 
 
@@ -397,7 +400,7 @@ def test_one_range_of_the_step_everywhere(db: Path) -> None:
     assert ratio["middle"] == pytest.approx(step["ratio"]) == pytest.approx(1 / cell["speed_up"])
     for key, end in (("low", "high"), ("high", "low")):
         assert ratio[key] == pytest.approx(step[key]) == pytest.approx(1 / cell[end])
-    steps = [cell["time_us"] for cell in compared["traced"]["parts"][0]["cells"]]
+    steps = [cell["time_ns"] / 1000 for cell in compared["traced"]["parts"][0]["cells"]]
     told_ns = [explained[run]["step_ns"] for run in ("first", "second")]
     assert [1000 * us for us in steps] == pytest.approx(told_ns)
     texts = [words_of(collscope(*words, *pair, "--db", db).out) for words in (

@@ -632,20 +632,20 @@ def _tuning(name: str) -> Tuning:
             "outcome": "tuned", "why": "confirmed", "kind": "environment", "library": "nccl 2.28.9",
             "device": "NVIDIA H200", "nranks": 4, "seed": 1, "present": [],
             "present_told": True, "traced_blocks": None, "kept": [],
-            "job": {"seconds": 6.3688e-3, "basis": "a step of 6.3688 ms (--step-ms)"},
+            "job": {"time_ns": 6.3688e6, "basis": "a step of 6.3688 ms (--step-ms)"},
             "classes": [
                 {"class_id": i, "plan_id": i, "op": "AllReduce", "datatype": "Bfloat16",
-                 "size_bytes": size, "nranks": 4, "nnodes": 1, "calls": 1, "roof_us": None,
-                 "weight_s": now, "kept": True, "setting": "default", "present_us": now,
-                 "default_us": default, "tuned_us": tuned, "noise_floor": 0.02}
+                 "size_bytes": size, "nranks": 4, "nnodes": 1, "calls": 1, "roof_ns": None,
+                 "weight_ns": now, "kept": True, "setting": "default", "present_ns": 1e3 * now,
+                 "default_ns": 1e3 * default, "tuned_ns": 1e3 * tuned, "noise_floor": 0.02}
                 for i, (now, default, tuned, size) in times.items()
             ],
             "settings": [], "environment": [], "unset": ["NCCL_PROTO"], "rows": [],
             "gain": {"collective": 0.498, "collective_low": 0.493, "collective_high": 0.503,
-                     "step": 0.0971, "step_low": 0.0961, "step_high": 0.0981, "saved_us": 618.3,
+                     "step": 0.0971, "step_low": 0.0961, "step_high": 0.0981, "saved_ns": 618.3e3,
                      "rounds": 3},
             "tried": [
-                {"class_id": i, "setting": setting, "rounds": 3, "time_us": us,
+                {"class_id": i, "setting": setting, "rounds": 3, "time_ns": 1e3 * us,
                  "saved": 1 - us / times[i][0], "low": low, "high": high, "accepted": us < 600}
                 for i, setting, us, low, high in (
                     (3, "present", 732.9, None, None), (3, "default", 328.5, 0.54, 0.56),
@@ -653,8 +653,8 @@ def _tuning(name: str) -> Tuning:
                     (4, "default", 107.2, 0.45, 0.47),
                 )
             ],
-            "launches": 21, "seconds": 65, "estimated_s": 70, "time_limit_s": 70, "files": [],
-            "notices": [],
+            "launches": 21, "took_ns": 65e9, "estimated_ns": 70e9, "time_limit_ns": 70e9,
+            "files": [], "notices": [],
         },
         Tuning,
     )  # fmt: skip
@@ -765,7 +765,7 @@ def test_no_common_clock_is_claimed_for_kernels_of_logs(samples: Path, tmp_path:
 
 def _pair(test: str, src: int, dst: int, size: int, us: float) -> PairRow:
     rate = None if test == "ping-pong" else size / us / 1e3
-    return PairRow("p2p", test, src, dst, size, us, 0.1, rate, 21, 0, "ok", None)
+    return PairRow("p2p", test, src, dst, size, 1e3 * us, 100.0, rate, 21, 0, "ok", None)
 
 
 def test_pairs_are_mapped_at_the_size_that_most_of_them_have() -> None:

@@ -322,7 +322,7 @@ def test_a_side_without_a_right_result_gives_no_verdict(
         jsonschema.validate(document, schema("check"))
         assert (outcome.code, document["verdict"]) == (4, "no verdict")
         assert document["why"] == f"'{label}' has no right result: {why}"
-        told = {(r["outcome"], r["baseline_us"], r["ratio"]) for r in document["classes"]}
+        told = {(r["outcome"], r["baseline_ns"], r["ratio"]) for r in document["classes"]}
         if number == 0:
             assert told == {(f"baseline {'wrong' if label == 'wrong' else 'failed'}", None, None)}
         else:
@@ -357,8 +357,8 @@ def test_compare_tells_wrong_classes_and_gives_them_no_numbers(all_bad: Path) ->
             1 << 16: "wrong", 1 << 20: "wrong", 1 << 24: "ok", 1 << 28: "ok",
         }  # fmt: skip
         small = cells[1 << 16]
-        assert {small["half"][name] for name in ("time_us", "busbw_gbps", "speed_up")} == {None}
-        assert (small["old"]["time_us"] is None, small["old"]["speed_up"]) == (False, None)
+        assert {small["half"][name] for name in ("time_ns", "busbw_gbps", "speed_up")} == {None}
+        assert (small["old"]["time_ns"] is None, small["old"]["speed_up"]) == (False, None)
         assert [total["classes"] for total in document["totals"]] == [2, 2]
 
 
@@ -546,7 +546,7 @@ def test_roofline_fits_a_label(store: Path) -> None:
     assert [row["size_bytes"] for row in document["roofs"]] == list(TIMES)
     for row in document["roofs"]:
         assert row["roof"] == "h200 fit"
-        assert row["time_us"] == pytest.approx(TIMES[row["size_bytes"]], rel=0.02)
+        assert row["time_ns"] == pytest.approx(1000 * TIMES[row["size_bytes"]], rel=0.02)
     other = collscope(*arguments, "old", "--op", "AllGather")
     assert other.code == 4
     assert "measured: AllReduce on 4 ranks of 1 node)" in other.err

@@ -20,7 +20,7 @@ from msccl_builder import (
 )
 from msgspec.structs import replace
 
-from collscope.model import Op, Severity
+from collscope.model import Datatype, Op, Redop, Severity
 from collscope.parsers.msccl_xml import MOST_BYTES, MscclAlgorithm, parse
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.msccl.answer import build_msccl
@@ -50,11 +50,12 @@ def error(content: bytes) -> str:
 
 def row(**values: object) -> ClassRow:
     base = ClassRow(
-        class_id=1, op="AllReduce", datatype="Float32", redop="Sum", root=None, count=1024,
-        size_bytes=4096, in_place=True, nranks=4, nnodes=1, shape=None, backend="native", calls=10,
-        total_bytes=40960, share_of_bytes=1.0, algorithm=None, protocol=None, channels=None,
-        tuned_calls=0, kernel_calls=None, kernel_observations=None, transfer_ns=None, wait_ns=None,
-        split_ns=None, seen_calls=None, seen_kernels=None, kernel_ns=None,
+        class_id=1, op=Op.ALL_REDUCE, datatype=Datatype.FLOAT32, redop=Redop.SUM, root=None,
+        count=1024, size_bytes=4096, in_place=True, nranks=4, nnodes=1, shape=None,
+        backend="native", calls=10, total_bytes=40960, share_of_bytes=1.0, algorithm=None,
+        protocol=None, channels=None, tuned_calls=0, kernel_calls=None,
+        kernel_observations=None, transfer_ns=None, wait_ns=None, split_ns=None,
+        seen_calls=None, seen_kernels=None, kernel_ns=None,
     )  # fmt: skip
     return replace(base, **values)  # type: ignore[arg-type]
 
@@ -234,20 +235,23 @@ def test_cost_is_the_sum_of_its_parts() -> None:
     structure = structure_of(found)
     cost = Costs(system).cost(found, structure, load_of(found, structure, 8), 8_000_000)
     rate = 450 * system.fabric.usable.value
-    assert (cost.base_us, cost.hops_us) == (8.4, pytest.approx(14 * 3.4))
-    assert cost.transfer_us == pytest.approx(1.75 * 8000 / rate)
-    assert cost.time_us == pytest.approx(8.4 + 14 * 3.4 + 1.75 * 8000 / rate)
+    assert (cost.base_ns, cost.hops_ns) == (8400, pytest.approx(14 * 3400))
+    assert cost.transfer_ns == pytest.approx(1.75 * 8e6 / rate)
+    assert cost.time_ns == pytest.approx(8400 + 14 * 3400 + 1.75 * 8e6 / rate)
 
 
-def test_protocols_carry_flags() -> None:
-    costs = Costs(load_system("h100"))
+@pytest.mark.parametrize(("system", "line"), [("h100", 128), ("mi300x", 64)])
+def test_protocols_carry_flags(system: str, line: int) -> None:
+    costs = Costs(load_system(system))
     times = {}
     for protocol in ("LL", "LL128", "Simple"):
         found = algorithm(all_pairs_all_gather(8, proto=protocol))
         structure = structure_of(found)
         times[protocol] = costs.cost(found, structure, load_of(found, structure, 8), 1 << 20)
-    assert times["LL"].transfer_us == pytest.approx(2 * times["Simple"].transfer_us)
-    assert times["LL128"].transfer_us == pytest.approx(128 / 120 * times["Simple"].transfer_us)
+    assert times["LL"].transfer_ns == pytest.approx(2 * times["Simple"].transfer_ns)
+    assert times["LL128"].transfer_ns == pytest.approx(
+        line / (line - 8) * times["Simple"].transfer_ns
+    )
 
 
 def test_a_mesh_link_is_the_limit_of_one_ring() -> None:
@@ -258,7 +262,7 @@ def test_a_mesh_link_is_the_limit_of_one_ring() -> None:
     structure = structure_of(found)
     cost = Costs(system).cost(found, structure, load_of(found, structure, 8), 64_000_000)
     rate = 64 * system.fabric.usable.value
-    assert cost.transfer_us == pytest.approx(1.75 * 64000 / rate)
+    assert cost.transfer_ns == pytest.approx(1.75 * 64e6 / rate)
 
 
 def test_what_a_system_lacks_is_said() -> None:
@@ -277,7 +281,7 @@ def test_what_a_system_lacks_is_said() -> None:
     [
         ({}, None),
         ({"in_place": None}, None),
-        ({"op": "AllGather"}, "another operation"),
+        ({"op": Op.ALL_GATHER}, "another operation"),
         ({"nranks": 8}, "for 4 ranks"),
         ({"nranks": None}, "for 4 ranks"),
         ({"count": 1026}, "count 1026 not a multiple of 4"),
@@ -298,12 +302,12 @@ def test_first_algorithm_serves_and_the_nearest_miss_is_told() -> None:
     files = [("small.xml", parse(small)), ("any.xml", parse(ring_all_reduce(4))),
              ("also.xml", parse(ring_all_reduce(4))), ("eight.xml", parse(ring_all_reduce(8))),
              ("cut.xml", parse(small[:200]))]  # fmt: skip
-    classes = [row(), row(count=1023), row(nranks=2), row(op="Broadcast")]
+    classes = [row(), row(count=1023), row(nranks=2), row(op=Op.BROADCAST)]
     report = build_msccl(files, load_system("h100"), classes, "main")
     served, odd, two = report.classes
     assert (served.file, served.others, served.why) == ("any.xml", ("also.xml",), None)
-    assert served.msccl_us is not None
-    assert served.library_us is not None
+    assert served.msccl_ns is not None
+    assert served.library_ns is not None
     assert (odd.file, refusal_words(odd.why)) == (None, "count 1023 not a multiple of 4")
     assert refusal_words(two.why) == "for 4 ranks"
     # of files that miss it alike the first one that would be tried tells why
@@ -315,7 +319,7 @@ def test_first_algorithm_serves_and_the_nearest_miss_is_told() -> None:
 
 
 @pytest.mark.parametrize("system", [None, "h100"])
-@pytest.mark.parametrize("classes", [None, [row(), row(op="Reduce")]])
+@pytest.mark.parametrize("classes", [None, [row(), row(op=Op.REDUCE)]])
 def test_every_form_holds_the_report(system: str | None, classes: list[ClassRow] | None) -> None:
     files = [("ring.xml", parse(ring_all_reduce(4))), ("bad.xml", parse(b"<algo"))]
     machine = None if system is None else load_system(system)

@@ -19,6 +19,7 @@ from store_builder import StoreBuilder
 
 from collscope.cli.options import write
 from collscope.errors import UsageError
+from collscope.model import Op
 from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.rendering.formats import FORMATS
 from collscope.reports.rendering.rows import render_rows
@@ -234,7 +235,7 @@ def test_communicators_have_world_ranks_missing_ranks_and_usage() -> None:
     assert (world.world_ranks, world.missing_ranks, world.calls) == ("0-3", None, 0)
     assert (split.world_ranks, split.missing_ranks, split.calls) == ("0", "1", 5)
     assert split.total_bytes == 5 * 4096
-    assert [(op.op, op.calls) for op in split.ops] == [("AllReduce", 5)]
+    assert [(op.op, op.calls) for op in split.ops] == [(Op.ALL_REDUCE, 5)]
 
 
 def test_equal_siblings_share_a_line_of_text() -> None:

@@ -19,6 +19,7 @@ from inputs import ROOT
 from store_builder import StoreBuilder, Value
 
 from collscope.errors import InputError, NoVerdictError
+from collscope.model import Redop
 from collscope.model.note import Note
 from collscope.reports.efficiency.answer import Judgement
 from collscope.reports.efficiency.judged_classes import JudgedClass
@@ -183,7 +184,7 @@ def test_a_run_without_calls_judges_what_was_measured() -> None:
     _profile(store, 30, 70)
     report = store.report(system="mi300x")
     judged = report.judgement
-    rows = {(r.op, r.datatype): r for r in judged.classes}
+    rows = {(str(r.op), str(r.datatype)): r for r in judged.classes}
     first = rows["AllReduce", "Float32"]
     assert (first.calls, first.samples, first.in_place) == (0, 3, True)
     assert first.efficiency == pytest.approx(0.5)
@@ -340,7 +341,7 @@ def test_host_memory_does_not_hide_the_times_in_the_job() -> None:
     for _ in range(8):
         store.kernel(call, log, transfer_ns=50_000, wait_ns=0)
     _measured(store, 9e9, backend="host", redop="Max", size_bytes=4096, count=1024)
-    row = next(r for r in store.report(system="mi300x").judgement.classes if r.redop == "Max")
+    row = next(r for r in store.report(system="mi300x").judgement.classes if r.redop is Redop.MAX)
     assert texts(row.marks) == ("measured in host memory", "time in the job")
     assert row.measured_ns == 50_000
     assert row.roof is not None
@@ -824,7 +825,7 @@ def test_nodes_that_are_not_known_are_the_fewest_that_hold_the_ranks() -> None:
     # 721.8 GB/s of NVLink; the 72 NICs of a domain carry more
     assert row.roof is not None
     assert row.roof.busbw_gbps == pytest.approx(721.8, rel=0.03)
-    assert "36 nodes assumed" in row.roof.assumptions
+    assert "36 nodes assumed" in texts(row.roof.assumptions)
 
 
 def test_figures_of_frontier_beside_its_tables(samples: Path, tmp_path: Path) -> None:
@@ -932,7 +933,7 @@ def test_measurements_alone_answer_in_the_first_lines() -> None:
         assert f"\n{title}\n---" not in text
     # the largest of each operation, then the next
     rows = store.report(system="mi300x", top=3).judgement.classes
-    assert [(r.op, r.size_bytes) for r in rows] == [
+    assert [(r.op.value, r.size_bytes) for r in rows] == [
         ("AllReduce", GIB // 2), ("AllReduce", GIB), ("AllGather", GIB),
     ]  # fmt: skip
     without = render(store.report(), "text")
@@ -965,7 +966,7 @@ def test_a_class_that_msccl_runs_has_its_schedule_s_ceiling() -> None:
         store.calls(comm, kind, 1)
     told = {
         row.class_id: any(
-            "MSCCL runs a schedule of its own" in text for text in row.roof.assumptions
+            "MSCCL runs a schedule of its own" in text for text in texts(row.roof.assumptions)
         )
         for row in store.report(system="mi300x").judgement.classes
     }

@@ -63,7 +63,7 @@ def test_a_wiring_without_rings_has_a_wide_range() -> None:
     # GCDs 0, 1 and 2 of a Frontier node: 1 and 2 have no link
     found = reach("frontier", Op.ALL_GATHER, 3)
     assert found.low_gbps <= 0.3 * found.busbw_gbps
-    assert any("no ring over the links was found" in text for text in found.assumptions)
+    assert any("no ring over the links was found" in note.text for note in found.assumptions)
 
 
 def test_what_is_assumed_says_so_and_lowers_the_confidence() -> None:
@@ -127,8 +127,8 @@ def test_pat_is_of_nccl_with_one_rank_per_node(
         assert ("PAT" in ranked, found.reachable.algorithm == "PAT") == (pat, pat)
         if pat:
             # tuning.cc: 8.0 + log2(64) 14.0 / 3.5 + 64 2.8 us; bare: 6.6 + 6 steps of 5.0
-            assert found.reachable.floor_us == pytest.approx(8.0 + 6 * 4.0 + 64 * 2.8)
-            assert found.reachable.time_low_us == pytest.approx((6.6 + 6 * 5.0) / 2)
+            assert found.reachable.floor_ns == pytest.approx(1e3 * (8.0 + 6 * 4.0 + 64 * 2.8))
+            assert found.reachable.time_low_ns == pytest.approx(1e3 * (6.6 + 6 * 5.0) / 2)
     assert "PAT" not in {
         one.algorithm for one in roofs.ranking(Workload(Op.ALL_REDUCE, 1024, ranks, nodes))
     }
@@ -138,7 +138,7 @@ def test_one_nic_of_a_network_file_is_no_node() -> None:
     system = load_system("h200+ib-ndr")
     assert system.network is not None
     assert system.network.nics == 8
-    assert any("8 NICs per node" in text for text in system.notes)
+    assert any("8 NICs per node" in note.text for note in system.notes)
     one = load_system("h200+1xib-ndr")
     assert one.network is not None
     assert one.network.nics == 1

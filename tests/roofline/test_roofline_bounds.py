@@ -138,7 +138,10 @@ def test_nvls_tree_reduces_inside_nodes_only() -> None:
     tree = bound("h100", Op.ALL_REDUCE, 32, 4, in_network=True, tree=True)
     assert tree.busbw_gbps == pytest.approx(min(inside, between))
     assert tree.limit == "network"
-    assert tree.assumptions[-1] == "NVLS: the switches inside nodes reduce, a tree joins the nodes"
+    assert (
+        tree.assumptions[-1].text
+        == "NVLS: the switches inside nodes reduce, a tree joins the nodes"
+    )
     fast = bound("h100+32xib-ndr", Op.ALL_REDUCE, 32, 4, in_network=True, tree=True)
     assert (fast.busbw_gbps, fast.limit) == (pytest.approx(inside), "in-network")
     # Without switches that reduce inside nodes it is an AllReduce as any other.
@@ -178,11 +181,11 @@ def test_operations_between_nodes() -> None:
 def test_hosts_of_a_rack_share_one_domain() -> None:
     assert bound("gb200-nvl72", Op.ALL_REDUCE, 72, 18).busbw_gbps == 900
     whole = bound("gb200-nvl72", Op.ALL_REDUCE, 144, 36)
-    assert whole.assumptions[0].startswith("2 domains of 18 nodes, ")
+    assert whole.assumptions[0].text.startswith("2 domains of 18 nodes, ")
     # Of a rack of which 10 hosts take part only their 40 NICs carry data.
     half = bound("gb200-nvl72", Op.ALL_TO_ALL, 80, 20)
     assert half.busbw_gbps == pytest.approx(79 * 40 * 50 / (40 * 40))
-    assert half.assumptions[0].endswith("all 40 NICs used")
+    assert half.assumptions[0].text.endswith("all 40 NICs used")
 
 
 def test_hard_limit_of_uneven_nodes() -> None:
@@ -235,7 +238,8 @@ def test_chosen_gpus_of_an_irregular_node() -> None:
     assert bound("frontier", Op.ALL_REDUCE, 2, gpus=(0, 1)).busbw_gbps == 200
     assert bound("frontier", Op.ALL_REDUCE, 2, gpus=(0, 6)).busbw_gbps == 100
     assert bound("frontier", Op.ALL_REDUCE, 2, gpus=(0, 7)).busbw_gbps == 0
-    assert bound("frontier", Op.ALL_REDUCE, 2).assumptions == ("GPUs 0 to 1 of 8 in each node",)
+    (first,) = bound("frontier", Op.ALL_REDUCE, 2).assumptions
+    assert first.text == "GPUs 0 to 1 of 8 in each node"
 
 
 # --- the cuts themselves ---------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import numpy as np
 import pytest
 from trace_builder import US, Job
@@ -97,6 +98,36 @@ def traces_of(text: str, marks: tuple[tuple[int, int], ...] = ()) -> list[TraceF
         TraceFile("kineto", names, ("7", "20", "21"), table, columns, r, 2, steps=told)
         for r in (0, 1)
     ]
+
+
+def in_graphs(text: str, *sizes: int) -> tuple[str, int, float | None]:
+    """As `found_in`, where the host launches the rows as graphs of so many rows each."""
+    traces = traces_of(text)
+    begins = np.cumsum([0, *(100 * sizes)])
+    found = []
+    for trace in traces:
+        launch = trace.columns.launch_ns
+        which = np.searchsorted(begins, np.arange(len(launch)), side="right") - 1
+        columns = msgspec.structs.replace(trace.columns, launch_ns=launch[begins[which]])
+        found.append(msgspec.structs.replace(trace, columns=columns))
+    steps, rows, _ = search(found)
+    mean = steps.mean_ns(rows.end)
+    return steps.source, int(steps.count.max(initial=0)), mean and mean / EACH
+
+
+def test_each_launch_of_a_graph_is_a_step() -> None:
+    """The layers in it recur, too."""
+    assert in_graphs(5 * (12 * "k0 k1 k2 reduce "), 48) == ("graphs", 4, 48)
+
+
+def test_pieces_of_a_step_that_graphs_launch_are_no_steps() -> None:
+    step = "embed k0 k1 " + 10 * "reduce k2 k0 k1 " + "reduce head "
+    assert in_graphs(5 * step, 3, *(10 * [4]), 2) == ("graphs", 4, 45)
+
+
+def test_graphs_beside_many_launches_of_their_own_tell_no_step() -> None:
+    step = "k0 k1 reduce " + "".join(f"e{k} " for k in range(6))
+    assert in_graphs(6 * step, 3, *(6 * [1]))[0] != "graphs"
 
 
 _WORDS = {Op.ALL_REDUCE: "reduce", Op.ALL_GATHER: "gather"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import lzma
 import os
 import random
 import sqlite3
@@ -154,8 +155,8 @@ def damaged(folder: Path, what: dict[str, Any], *sources: Path) -> None:
     Of the `ranks` named (all without): of every `nth` kernel in the order of the starts (of those
     whose name has `of`) the duration is `times` as long, the start `later_us` later; kernels that
     start in the part `lost` (from, to) of the trace's time are gone; events of the categories
-    `without` are gone; `twice` all events stand there again; those behind the middle of the
-    kernels' time are `jump_us` later.
+    `without` and of the names `without_calls` are gone; `twice` all events stand there again; those
+    behind the middle of the kernels' time are `jump_us` later.
     Kernels stand there `again_us` later, too; all starts are `rounded_us` down; the clock of the
     `categories` named (all without) is `slow` as slow, from the first event on.
     """
@@ -173,6 +174,7 @@ def _damage(trace: dict[str, Any], what: dict[str, Any]) -> None:
     begin = kernels[0]["ts"]
     lasts = kernels[-1]["ts"] + kernels[-1]["dur"] - begin
     gone = {id(e) for e in events if e.get("cat") in what.get("without", ())}
+    gone |= {id(e) for e in events if e.get("name") in what.get("without_calls", ())}
     if "lost" in what:
         first, last = (begin + part * lasts for part in what["lost"])
         gone |= {id(e) for e in kernels if first <= e["ts"] <= last}
@@ -256,7 +258,8 @@ def _launched(
 def _read(source: Path) -> str:
     if "*" in source.name:
         (source,) = source.parent.glob(source.name)
-    unpack = {".gz": gzip.decompress, ".zst": zstandard.decompress}.get(source.suffix, bytes)
+    packed = {".gz": gzip.decompress, ".xz": lzma.decompress, ".zst": zstandard.decompress}
+    unpack = packed.get(source.suffix, bytes)
     return unpack(source.read_bytes()).decode()
 
 

@@ -142,9 +142,9 @@ class _Bench:
             return self.folder / word.removeprefix("made/") if "/" in word else self.folder
         if top in ("samples", "docs") or word == "README.md":
             return ROOT / word
-        if top == "recordings" and "/" in word:
+        if top == "recordings" and "/" in word and (RECORDINGS.parent / word).exists():
             return RECORDINGS.parent / word
-        if top in ("corpus", "background") and "/" in word:
+        if top in ("corpus", "background", "recordings") and "/" in word:
             if not (SHARED / top).is_dir():
                 raise AbsentError(f"{top} folder (COLLSCOPE_SHARED)")
             return SHARED / word

@@ -122,13 +122,13 @@ def test_from_the_default_with_settings_that_fail(tune: Tune) -> None:
     _check_schema(found)
     # 256 KiB: from 15 + 0.26 / 0.2 us to 8 + 0.26 / 0.1 us, five calls
     middle = _tuned(tune, 1)
-    assert middle["present_us"] == pytest.approx(16.31, rel=0.01)
-    assert middle["tuned_us"] == pytest.approx(10.62, rel=0.01)
-    saved = found["gain"]["saved_us"]
+    assert middle["present_ns"] == pytest.approx(16.31e3, rel=0.01)
+    assert middle["tuned_ns"] == pytest.approx(10.62e3, rel=0.01)
+    saved = found["gain"]["saved_ns"]
     gathered = _tuned(tune, 3)
-    also = gathered["present_us"] - gathered["tuned_us"]
-    assert saved == pytest.approx(5 * (16.31 - 10.62) + also, rel=0.03)
-    assert found["gain"]["step"] == pytest.approx(saved / 500, rel=1e-6)
+    also = gathered["present_ns"] - gathered["tuned_ns"]
+    assert saved == pytest.approx(5e3 * (16.31 - 10.62) + also, rel=0.03)
+    assert found["gain"]["step"] == pytest.approx(saved / 500e3, rel=1e-6)
     labels = rows(tune.db, "SELECT DISTINCT label FROM measurements ORDER BY label")
     assert labels == [("x present",), ("x tuned",)]
     compared = collscope("compare", "x present", "x tuned", "--db", tune.db)
@@ -182,9 +182,9 @@ def test_out_of_a_bad_setting(tune: Tune, bad: str, monkeypatch: pytest.MonkeyPa
     assert found["outcome"] == "tuned"
     assert name in found["unset"]
     for c in found["classes"]:
-        assert c["tuned_us"] <= 1.02 * c["default_us"]
+        assert c["tuned_ns"] <= 1.02 * c["default_ns"]
     large = _tuned(tune, 2)
-    assert large["default_us"] < 0.5 * large["present_us"]
+    assert large["default_ns"] < 0.5 * large["present_ns"]
     # what is measured as the default has no knob at all
     text = (tune.out / "confirm.csv").read_text()
     assert f"{name}={value}" in text
@@ -205,7 +205,7 @@ def test_a_row_that_does_not_hold_is_taken_back(tune: Tune) -> None:
     assert {r["op"] for r in found["rows"]} == {"AllReduce"}
     assert "allgather" not in (tune.out / "tuner.csv").read_text()
     # five calls of 256 KiB; the AllGather counts as it is with the default
-    assert found["gain"]["saved_us"] == pytest.approx(5 * (16.31 - 10.62), rel=0.03)
+    assert found["gain"]["saved_ns"] == pytest.approx(5e3 * (16.31 - 10.62), rel=0.03)
 
 
 def test_a_row_that_gains_nothing_is_taken_back(tune: Tune) -> None:
@@ -451,7 +451,7 @@ def test_json_is_the_evidence(tune: Tune) -> None:
     assert document["schema"] == "collscope.tune/2"
     _check_schema(document)
     evidence = tune.evidence()
-    for name in ("seconds", "files"):
+    for name in ("took_ns", "files"):
         document.pop(name)
         evidence.pop(name)
     assert document == evidence

@@ -79,6 +79,11 @@ MODE_1 = (2.310482182, 2.282010829, 2.353430335, 2.365061736, 1.996319349)
 MODE_2 = (2.533200475, 2.364754549, 2.256444651, 2.276045096, 2.188430121)
 
 
+def texts(found: dict[str, Any]) -> list[str]:
+    """Sentences of the notices of an answer."""
+    return [notice["text"] for notice in found["notices"]]
+
+
 def resnet_sizes() -> tuple[int, ...]:
     return tuple(4 * layer.parameters for layer in resnet50())
 
@@ -289,9 +294,9 @@ def test_settings_beyond_the_measured_sizes_are_not_known(samples: Path, db_path
         "--layers", samples / "layers" / "resnet50.csv", "--db", db_path, "--label", "mixed",
         "--ranks", "4", "--policy", "post_gt", "--thresholds", "1K,10M",
     )  # fmt: skip
-    assert {row["time_us"] for row in [found["present"], *found["rows"]]} == {None}
+    assert {row["time_ns"] for row in [found["present"], *found["rows"]]} == {None}
     assert found["recommended"] is None
-    (note,) = [n for n in found["notices"] if n.startswith("not known")]
+    (note,) = [n["text"] for n in found["notices"] if n["code"] == "sizes_too_far"]
     assert note.endswith("have 1 KiB to 13.04 MiB. Measure them: collscope replay --sweep "
                          "allreduce:1K..16M*2")  # fmt: skip
 
@@ -484,9 +489,8 @@ def test_wrong_measurements_are_left_out_and_told(
         wrong.write_text(wrong.read_text().replace(",ok", ",wrong"))
         assert collscope("ingest", "csv", wrong, "--db", measured, "--label", label).code == 0
     found = fusion(*fixed, "fast")
-    assert (
-        "label 'fast': 2 of 21 measurements failed or gave wrong results: left out"
-        in (found["notices"])
+    assert "label 'fast': 2 of 21 measurements failed or gave wrong results: left out" in texts(
+        found
     )
     refused = collscope("whatif", "fusion", *fixed, "bad")
     assert refused.code == 4
@@ -510,13 +514,13 @@ def test_the_command_predicts_the_wrapper_s_table(measured: Path, samples: Path)
     assert [f"{b / KIB:.1f}" for b in found["rows"][4]["sizes_bytes"]] == PRINTED[10000].split()
     # 20 us each and 100 GB/s: one bucket more costs its latency
     expected = [20 * row["buckets"] + 4 * 25_636_712 / 100_000 for row in found["rows"]]
-    assert [row["time_us"] for row in found["rows"]] == pytest.approx(expected, rel=0.02)
-    assert [row["line_us"] for row in found["rows"]] == pytest.approx(expected, rel=1e-6)
-    assert found["per_bucket"]["per_bucket_us"] == pytest.approx(20, rel=0.1)
+    assert [row["time_ns"] / 1e3 for row in found["rows"]] == pytest.approx(expected, rel=0.02)
+    assert [row["line_ns"] / 1e3 for row in found["rows"]] == pytest.approx(expected, rel=1e-6)
+    assert found["per_bucket"]["per_bucket_ns"] == pytest.approx(20e3, rel=0.1)
     assert found["recommended"]["setting"] == 10000 * KIB
     assert found["recommended"]["worth_it"]
     assert found["present"]["buckets"] == 107
-    assert any("measured back to back" in notice for notice in found["notices"])
+    assert any("measured back to back" in notice for notice in texts(found))
 
 
 def test_overlap_hides_all_but_the_last_bucket(measured: Path, samples: Path) -> None:
@@ -524,13 +528,13 @@ def test_overlap_hides_all_but_the_last_bucket(measured: Path, samples: Path) ->
     fixed = ("--layers", layers, "--db", measured, "--label", "fast", "--overlap", "uniform:100")
     found = fusion(*fixed, "--thresholds", "4M,25M,64M")
     note = "--overlap uniform:MS"
-    assert not any(note in notice for notice in found["notices"])
-    assert any(note in notice for notice in fusion(*fixed[:-2])["notices"])
+    assert not any(note in notice for notice in texts(found))
+    assert any(note in notice for notice in texts(fusion(*fixed[:-2])))
     assert (found["execution"], found["order"]) == ("overlapped", "reversed")
     for row in found["rows"]:
         last = 20 + row["sizes_bytes"][-1] / 100_000
-        assert row["exposed_us"] == pytest.approx(last, rel=0.05)
-        assert row["time_us"] == pytest.approx(100_000 + row["exposed_us"])
+        assert row["exposed_ns"] == pytest.approx(1e3 * last, rel=0.05)
+        assert row["time_ns"] == pytest.approx(100e6 + row["exposed_ns"])
     assert found["present_name"].startswith("PyTorch")
     assert found["present"]["sizes_bytes"] == found["rows"][1]["sizes_bytes"]
 
@@ -552,19 +556,19 @@ def test_a_recorded_run_is_merged_beside_its_own_compute(recordings: Path, measu
     fixed = ("--run", "job", "--db", measured, "--label", "fast")
     # What waits for every bucket recommends otherwise, so it says that the traces would tell.
     note = "--overlap recorded takes the overlap into account"
-    assert any(note in notice for notice in fusion(*fixed)["notices"])
-    by_cap = fusion(*fixed, "--policy", "pre")["notices"]
+    assert any(note in notice for notice in texts(fusion(*fixed)))
+    by_cap = texts(fusion(*fixed, "--policy", "pre"))
     assert not any(note in notice for notice in by_cap)
     found = fusion(*fixed, "--overlap", "recorded", "--thresholds", "32M,64M,512M")
     assert [row["buckets"] for row in found["rows"]] == [8, 5, 2]
     assert found["present"]["sizes_bytes"][0] == 4 * 8_396_800
-    exposed = [row["exposed_us"] for row in found["rows"]]
+    exposed = [row["exposed_ns"] for row in found["rows"]]
     assert exposed == sorted(exposed)  # larger last buckets hide less
-    assert found["present"]["exposed_us"] == pytest.approx(exposed[0])
+    assert found["present"]["exposed_ns"] == pytest.approx(exposed[0])
     slower = collscope("whatif", "fusion", *fixed, "--overlap", "recorded", "--thresholds", "512M")
     assert "is the fastest: the next, 512 MiB, takes" in slower.out
     assert "saves" not in slower.out
-    assert not any(note in notice for notice in found["notices"])
+    assert not any(note in notice for notice in texts(found))
 
 
 def test_a_run_s_order_and_step_come_from_its_log(measured: Path, samples: Path) -> None:
@@ -595,7 +599,7 @@ def test_run_main_is_taken_where_none_is_named(
     assert collscope("ingest", "csv", path, "--db", measured, *other).code == 0
     assert fusion(*fixed) == found
     layers = samples / "layers" / "resnet50.csv"
-    assert "in the runs main, other" in fusion(*fixed, "--layers", layers)["notices"][1]
+    assert "in the runs main, other" in texts(fusion(*fixed, "--layers", layers))[1]
 
 
 def test_text_csv_and_plot(measured: Path, samples: Path, tmp_path: Path) -> None:
@@ -661,7 +665,7 @@ def test_measure_replays_the_buckets_on_the_host(
     assert (found["nranks"], found["present"]["buckets"]) == (2, 6)
     # a layer has 1200 to 1220 bytes: above 1 KiB alone, above 3 KiB by threes
     assert [row["buckets"] for row in found["rows"]] == [6, 2]
-    assert all(row["time_us"] > 0 for row in (found["present"], *found["rows"]))
+    assert all(row["time_ns"] > 0 for row in (found["present"], *found["rows"]))
     assert f"method {method}" in found["times_from"]
     kept = rows(db_path, "SELECT DISTINCT method, n_wrong FROM measurements WHERE op <> 'Sequence'")
     assert kept == [(method, 0)]
@@ -669,14 +673,14 @@ def test_measure_replays_the_buckets_on_the_host(
         # the sum of the buckets' own times, to the last digit
         times = dict(rows(db_path, "SELECT size_bytes, time_us_median FROM measurements"))
         for row in found["rows"]:
-            assert row["time_us"] == pytest.approx(sum(times[s] for s in row["sizes_bytes"]))
+            assert row["time_ns"] == pytest.approx(1e3 * sum(times[s] for s in row["sizes_bytes"]))
     if method == "sequence":
         whole = rows(
             db_path,
             "SELECT time_us_median FROM measurements WHERE op = 'Sequence' ORDER BY measurement_id",
         )
         every = [found["present"], *found["rows"]]
-        assert [t for (t,) in whole] == pytest.approx([row["time_us"] for row in every])
+        assert [t for (t,) in whole] == pytest.approx([row["time_ns"] / 1e3 for row in every])
 
 
 # The all-reduce wrapper's tests
@@ -721,7 +725,7 @@ def test_a_missing_size_leaves_only_its_rows_empty() -> None:
         for s in {size for kib, sizes in fused_resnet50() for size in sizes if kib == 10_000}
     ]
     table = tables(4, {"one": tuple(found)})
-    assert [row.time_us for row in table.fusion] == [None, None, None, None, 8.0]
+    assert [row.time_ns for row in table.fusion] == [None, None, None, None, 8e3]
     assert table.values[0].status == "not measured"
 
 
@@ -736,7 +740,7 @@ def test_the_wrapper_s_tables_on_the_host(db_path: Path) -> None:
     assert [(row["elements"], row["n_wrong"]) for row in found["values"]] == [(5, 0)]
     assert [row["elements"] for row in found["times"]] == [1, 100, 10_000, 1_000_000]
     assert [row["batches"] for row in found["fusion"]] == list(COUNTS.values())
-    assert all(row["time_us"] > 0 for row in found["fusion"])
+    assert all(row["time_ns"] > 0 for row in found["fusion"])
 
 
 @needs_replayer

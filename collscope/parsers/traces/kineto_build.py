@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
+from collscope.kernel_names import OTHER_LIBRARIES
 from collscope.model import Diagnostic, Op, Severity
 from collscope.model.trace import Call, HostCalls, Ints, Kind, TraceCollective, TraceFile
 from collscope.parsers._calls import NOT_TOLD, at_the_end, lost_kernels
@@ -19,6 +20,7 @@ from collscope.parsers._sides import CODE, CONTRADICT_TEXT
 from collscope.parsers.traces import kineto_calls
 from collscope.parsers.traces._named import from_name
 from collscope.parsers.traces._table import Times, columns
+from collscope.parsers.traces.engine_steps import EngineStep, of_one_kind
 from collscope.parsers.traces.kineto_slices import LATEST_US
 
 if TYPE_CHECKING:
@@ -38,13 +40,18 @@ def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> 
     call = seen.host.launched_by(as_numpy(seen.rows.correlation, np.int64))
     thread = np.append(as_numpy(seen.host.thread, np.int32), -1)[call]
     launch_us = np.append(as_numpy(seen.host.start, np.float64), np.nan)[call]
-    alone, in_graphs = _look_up(seen, thread, launch_us)
+    alone, in_graphs, others = _look_up(seen, thread, launch_us)
     _compare(seen)
     collectives, contradictions = _collectives(seen, header)
     times = _times(seen, header, launch_us)
     rank, world_size = _identity(seen, header)
-    notes = (*problems, *_notes(seen, alone, in_graphs), *_lost(seen), *contradictions)
-    steps = np.array(seen.steps, dtype=np.float64).reshape(-1, 2)
+    notes = (*problems, *_notes(seen, alone, in_graphs, others), *_lost(seen), *contradictions)
+    marked = seen.steps
+    if not marked:
+        engine, left = of_one_kind(seen.engine_steps)
+        marked = [(step.start_us, step.duration_us) for step in engine]
+        notes = (*notes, *_other_steps(engine, left))
+    steps = np.array(marked, dtype=np.float64).reshape(-1, 2)
     step_start = _ns(steps[:, 0], seen.origin_us, header.base_ns)
     step_end = step_start + np.rint(steps[:, 1] * 1000).astype(np.int64)
     parts = _parts(seen, rank)
@@ -69,6 +76,19 @@ def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> 
         )
         for which in parts
     ]
+
+
+def _other_steps(kept: list[EngineStep], left: int) -> Iterable[Diagnostic]:
+    """Steps that the engine marked and that are left out: of another kind, or apart."""
+    if left:
+        what, other = "only generate", "read prompts"
+        if not kept[0].decode:
+            what, other = other, what
+        message = (
+            "Steps that the engine marked and that are left out: steps are the longest row of those"
+            f" that {what} ({len(kept)}); the others {other}, or lie apart from it."
+        )
+        yield Diagnostic(Severity.NOTICE, "steps_of_another_kind", message, count=left)
 
 
 def _host_calls(seen: Collector, header: Header, of_row: Ints, times: Times) -> HostCalls | None:
@@ -109,14 +129,15 @@ def _host_calls(seen: Collector, header: Header, of_row: Ints, times: Times) -> 
     )
 
 
-def _look_up(seen: Collector, thread: Ints, launch_us: Floats) -> tuple[int, int]:
+def _look_up(seen: Collector, thread: Ints, launch_us: Floats) -> tuple[int, int, int]:
     """Find the collectives of kernels without arguments; how many have only their name.
 
     By External id, by the record_param_comms or else the annotation that launched them, or by
-    name. Those that a graph launched are counted apart, second. thread and launch_us are of the
+    name. Those that a graph launched are counted apart, second, and those of other libraries than
+    NCCL and RCCL, third. thread and launch_us are of the
     rows' launches.
     """
-    rows, host, alone, in_graphs = seen.rows, seen.host, 0, 0
+    rows, host, alone, in_graphs, others = seen.rows, seen.host, 0, 0, 0
     for row, external in seen.unnamed:
         where = int(thread[row]), float(launch_us[row])
         number = host.records.with_external(external)
@@ -132,9 +153,13 @@ def _look_up(seen: Collector, thread: Ints, launch_us: Floats) -> tuple[int, int
             continue
         hint = seen.hint(rows.name[row])
         rows.collective[row] = seen.place_of(hint, partial(_named, hint))
-        graph = rows.correlation[row] in host.graphs
-        in_graphs, alone = in_graphs + graph, alone + (not graph)
-    return alone, in_graphs
+        if hint is not None and hint.family in OTHER_LIBRARIES:
+            others += 1
+        elif rows.correlation[row] in host.graphs:
+            in_graphs += 1
+        else:
+            alone += 1
+    return alone, in_graphs, others
 
 
 def _named(hint: KernelName | None, _known: kineto_calls.Known) -> kineto_calls.Described:
@@ -326,7 +351,7 @@ def _calls_without(seen: Collector) -> tuple[int, int]:
     return int(gone.sum()), recorded
 
 
-def _notes(seen: Collector, alone: int, in_graphs: int) -> list[Diagnostic]:
+def _notes(seen: Collector, alone: int, in_graphs: int, others: int) -> list[Diagnostic]:
     found = []
     if seen.bad:
         message = "GPU activities without a usable time and duration were skipped."
@@ -344,6 +369,12 @@ def _notes(seen: Collector, alone: int, in_graphs: int) -> list[Diagnostic]:
             " is captured: record it as well (collscope record)."
         )
         found.append(Diagnostic(Severity.NOTICE, "graph_collectives", message, count=in_graphs))
+    if others:
+        message = (
+            "Collective kernels of other libraries than NCCL and RCCL are known by name only: the"
+            " operation is a hint, and neither CPU activities nor NCCL's log hold sizes and groups."
+        )
+        found.append(Diagnostic(Severity.NOTICE, "other_libraries", message, count=others))
     if seen.unknown:
         message = "Unknown kernels with a name like a collective's: not counted as collectives."
         name, count = next(iter(seen.unknown)), sum(seen.unknown.values())

@@ -10,16 +10,16 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from collscope.model import CollectiveClass, Datatype, Redop, parse_op
+from collscope.model import CollectiveClass, Datatype, Op, Redop, parse_op
 
 
 class ClassRow(msgspec.Struct, frozen=True):
     """Calls that cost the same."""
 
     class_id: int
-    op: str
-    datatype: str | None
-    redop: str | None
+    op: Op
+    datatype: Datatype | None
+    redop: Redop | None
     root: int | None
     count: int | None  # elements as the API takes it
     size_bytes: int | None  # nccl-tests size of one call
@@ -42,15 +42,14 @@ class ClassRow(msgspec.Struct, frozen=True):
     transfer_ns: float | None
     wait_ns: float | None  # mean per call and rank: kernel minus transfer
     split_ns: int | None  # summed duration of those kernels
-    seen_calls: int | None  # calls with a kernel of known duration, be it on one rank only
+    seen_calls: int | None  # calls with a kernel of known duration, even on one rank only
     seen_kernels: int | None  # those kernels, warm-up left out
     kernel_ns: int | None  # their summed duration
 
     @property
     def collective_class(self) -> CollectiveClass:
         """What a measurement must be of to serve these calls."""
-        datatype, redop = Datatype.of_label(self.datatype), Redop.of_label(self.redop)
-        return CollectiveClass.of(parse_op(self.op), datatype, redop, self)
+        return CollectiveClass.of(self.op, self.datatype, self.redop, self)
 
 
 class CallTotal(NamedTuple):
@@ -115,11 +114,14 @@ def _tunings(totals: Iterable[CallTotal]) -> dict[int, Counter[_Tuning]]:
 
 def _row(record: dict[str, Any], run_bytes: int, tunings: Counter[_Tuning]) -> ClassRow:
     algorithm, protocol, channels = _most_common(tunings)
-    in_place = record.pop("in_place")
+    op, datatype, redop, in_place = map(record.pop, ("op", "datatype", "redop", "in_place"))
     transfer, wait = record.pop("transfer_ns"), record.pop("wait_ns")
     total_bytes = record["total_bytes"]
     return ClassRow(
         **record,
+        op=parse_op(op),
+        datatype=Datatype.of_label(datatype),
+        redop=Redop.of_label(redop),
         in_place=None if in_place is None else bool(in_place),
         share_of_bytes=None if total_bytes is None else _ratio(total_bytes, run_bytes),
         algorithm=algorithm,
@@ -157,7 +159,7 @@ SELECT comm_id, rank, world_rank, source_id IS NOT NULL FROM members WHERE run =
 class OpCalls(msgspec.Struct, frozen=True):
     """Number of calls of one operation."""
 
-    op: str
+    op: Op
     calls: int
 
 
@@ -183,7 +185,7 @@ class _Usage:
 
     def __init__(self) -> None:
         self.total_bytes = 0
-        self.ops: Counter[str] = Counter()
+        self.ops: Counter[Op] = Counter()
 
 
 def communicator_rows(
@@ -208,7 +210,7 @@ def communicator_rows(
         _COMMUNICATORS, (run,)
     ):
         used = usage[comm_id]
-        # A recorder that tells the rank in the communicator alone is the source of no world rank.
+        # A recorder that knows the rank in the communicator alone is the source of no world rank.
         if ranks_seen == len(members[comm_id]):
             seen[comm_id] = members[comm_id]
         rows.append(
@@ -252,9 +254,10 @@ def _usage(totals: Iterable[CallTotal], classes: Iterable[ClassRow]) -> dict[int
     return usage
 
 
-def count_ops(ops: Counter[str]) -> tuple[OpCalls, ...]:
+def count_ops(ops: Counter[Op]) -> tuple[OpCalls, ...]:
     """Operations with their calls, the most frequent first, then by name."""
-    return tuple(OpCalls(op, n) for op, n in sorted(ops.items(), key=lambda item: (-item[1], item)))
+    ordered = sorted(ops.items(), key=lambda item: (-item[1], item[0].value))
+    return tuple(OpCalls(op, n) for op, n in ordered)
 
 
 def compact_ranges(ranks: Iterable[int]) -> str | None:
@@ -339,7 +342,7 @@ def _powers_of_two(classes: Iterable[ClassRow]) -> tuple[int, ...]:
 
 
 def _fill(classes: Sequence[ClassRow], edges: tuple[int, ...]) -> tuple[Bin, ...]:
-    calls: list[Counter[str]] = [Counter() for _ in edges]
+    calls: list[Counter[Op]] = [Counter() for _ in edges]
     total_bytes = [0 for _ in edges]
     for row in classes:
         size = row.size_bytes or 0

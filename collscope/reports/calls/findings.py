@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from collscope.model import Op
 from collscope.reports.calls.answer import ClassRow, compact_ranges
 from collscope.reports.coverage.answer import DiagnosticRow
 from collscope.reports.coverage.deviations import Deviation, LastCall
@@ -196,7 +197,7 @@ def tiny_messages(report: Report) -> Iterable[Finding]:
 
 def fusable_all_reduces(report: Report) -> Iterable[Finding]:
     """Many all-reduces too small to use the links; one fused call would do."""
-    reduces = [row for row in report.classes if row.op == "AllReduce" and row.size_bytes]
+    reduces = [row for row in report.classes if row.op is Op.ALL_REDUCE and row.size_bytes]
     small = [row for row in reduces if (row.size_bytes or 0) < FUSABLE_BYTES]
     calls, every = _calls(small), _calls(reduces)
     if calls < FUSABLE_CALLS or 2 * calls <= every:

@@ -65,7 +65,7 @@ def _class_cells(row: ClassRow) -> tuple[object, ...]:
     return (
         row.class_id,
         _operation(row),
-        "/".join(part for part in (row.datatype, row.redop) if part) or None,
+        "/".join(str(part) for part in (row.datatype, row.redop) if part) or None,
         row.count,
         row.size_bytes,
         place,
@@ -81,7 +81,7 @@ def _class_cells(row: ClassRow) -> tuple[object, ...]:
 def _operation(row: ClassRow) -> str:
     root = f" r{row.root}" if row.root is not None else ""
     backend = f" ({row.backend})" if row.backend != "native" else ""
-    shape = f" {row.shape}" if row.shape and row.shape.lower() != row.op.lower() else ""
+    shape = f" {row.shape}" if row.shape and row.shape.lower() != row.op.value.lower() else ""
     return f"{row.op}{shape}{root}{backend}"
 
 
@@ -109,7 +109,7 @@ def _time_table(classes: Sequence[ClassRow]) -> Table:
             (
                 row.class_id,
                 _operation(row),
-                "/".join(part for part in (row.datatype, row.redop) if part) or None,
+                "/".join(str(part) for part in (row.datatype, row.redop) if part) or None,
                 row.size_bytes,
                 row.kernel_calls,
                 scaled(row.transfer_ns, 1e3),

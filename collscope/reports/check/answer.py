@@ -39,7 +39,7 @@ from collscope.reports.compare.notes import (
     unlike,
     without_times,
 )
-from collscope.reports.tolerances import DISCOVERY_RATE
+from collscope.reports.tolerances import DISCOVERY_RATE, FAR_CLASSES, FAR_RATIO
 from collscope.stats import (
     MAD_TO_SIGMA,
     Effect,
@@ -60,8 +60,8 @@ class ClassVerdict(msgspec.Struct, frozen=True):
 
     key: CollectiveClass
     share: float | None  # of the baseline's time; None: a label has no right result
-    baseline_us: float | None  # median time; None: no right result
-    current_us: float | None  # median time; None: no right result
+    baseline_ns: float | None  # median time; None: no right result
+    current_ns: float | None  # median time; None: no right result
     # current time / baseline time, 1 or less is good; None: a label has no right result
     ratio: float | None
     low: float | None  # 95 % confidence interval of the ratio; None: the noise is not known
@@ -163,7 +163,9 @@ def check(
     found = _believed(effects(pairs), baseline, current)
     floor = _control_floor(control)
     threshold = max(math.log1p(rules.threshold), floor)
-    judged = _judge(common, shares, pairs, _Found(found, threshold, rules.resolution))
+    on_host = any("host" in label.circumstances["backend"] for label in (baseline, current))
+    far = [0] * len(found) if on_host else _far(found)
+    judged = _judge(common, shares, pairs, _Found(found, threshold, rules.resolution, far))
     total = weighted_total(found, shares)
     untimed = 0 if weights is not None else len(baseline.measured - baseline.classes.keys())
     lost = _lost(times, current, untimed)
@@ -188,6 +190,21 @@ def check(
             *_notes(baseline, current, len(common), floor),
         ),
     )
+
+
+def _far(found: Sequence[Effect]) -> list[int]:
+    """1 and -1 for single values that are slower, or faster, by more than any noise makes them.
+
+    That of one class may be a slip: several say so, and none the opposite.
+    """
+    bound = math.log(FAR_RATIO)
+    far = [0 if e.error is not None or e.few else _sign(e.log_ratio, bound) for e in found]
+    signs = set(far) - {0}
+    return far if len(signs) == 1 and sum(map(abs, far)) >= FAR_CLASSES else [0] * len(far)
+
+
+def _sign(effect: float, bound: float) -> int:
+    return (effect > bound) - (effect < -bound)
 
 
 def _believed(found: Sequence[Effect], *labels: Label) -> list[Effect]:
@@ -266,6 +283,7 @@ class _Found(msgspec.Struct, frozen=True):
     effects: Sequence[Effect]
     threshold: float  # as an effect
     resolution: float
+    far: Sequence[int]  # as of `_far`
 
 
 def _judge(
@@ -280,12 +298,12 @@ def _judge(
         ComparedClass(
             key,
             shares[k],
-            pairs[k][0].time_us,
+            pairs[k][0].time_ns,
             effect,
             found.threshold,
             _doubt_of(effect, math.log1p(found.resolution)),
-            slower[k] and effect.log_ratio > found.threshold,
-            faster[k] and effect.log_ratio < -found.threshold,
+            (slower[k] or found.far[k] > 0) and effect.log_ratio > found.threshold,
+            (faster[k] or found.far[k] < 0) and effect.log_ratio < -found.threshold,
         )
         for k, (key, effect) in enumerate(zip(keys, found.effects, strict=True))
     ]
@@ -313,8 +331,8 @@ def _row(j: ComparedClass, baseline: Label, current: Label) -> ClassVerdict:
     return ClassVerdict(
         j.key,
         j.share,
-        baseline.classes[j.key].samples.time_us,
-        current.classes[j.key].samples.time_us,
+        baseline.classes[j.key].samples.time_ns,
+        current.classes[j.key].samples.time_ns,
         math.exp(j.effect.log_ratio),
         None if half is None else math.exp(j.effect.log_ratio - half),
         None if half is None else math.exp(j.effect.log_ratio + half),
@@ -334,7 +352,7 @@ def _without_times(baseline: Label, current: Label, threshold: float) -> list[Cl
         if key in baseline.classes:
             outcome = "wrong results" if key in current.wrong else "failed"
         before, after = (
-            label.classes[key].samples.time_us if key in label.classes else None
+            label.classes[key].samples.time_ns if key in label.classes else None
             for label in (baseline, current)
         )
         found.append(

@@ -60,7 +60,7 @@ def junit(check: Check) -> str:
     for row in check.classes:
         case = ElementTree.SubElement(
             suite, "testcase", classname="collscope.check", name=class_name(row.key),
-            time=f"{(row.current_us or 0.0) / 1e6:.9f}",
+            time=f"{(row.current_ns or 0.0) / 1000 / 1e6:.9f}",
         )  # fmt: skip
         if row in bad:
             ElementTree.SubElement(case, "failure", message=_finding(row))
@@ -73,9 +73,12 @@ def junit(check: Check) -> str:
 
 
 def _finding(row: ClassVerdict) -> str:
-    if row.baseline_us is None or row.current_us is None:
+    if row.baseline_ns is None or row.current_ns is None:
         return row.outcome
-    return f"{row.baseline_us:.2f} us -> {row.current_us:.2f} us, {row.ratio:.3f} x the time"
+    return (
+        f"{row.baseline_ns / 1000:.2f} us -> {row.current_ns / 1000:.2f} us,"
+        f" {row.ratio:.3f} x the time"
+    )
 
 
 def github(check: Check) -> str:

@@ -13,7 +13,16 @@ from collscope.reports.check.answer import Check, ClassVerdict
 from collscope.reports.check.ci import github, junit
 from collscope.reports.check.verdict_text import scope_words, why
 from collscope.reports.rendering.formats import READABLE, in_words, to_readable
-from collscope.reports.rendering.layout import NUMBER, TEXT, WORD, Section, Table, percent, table
+from collscope.reports.rendering.layout import (
+    NUMBER,
+    TEXT,
+    WORD,
+    Section,
+    Table,
+    percent,
+    scaled,
+    table,
+)
 from collscope.reports.rendering.note_words import note_words
 from collscope.reports.rendering.page import Extras
 from collscope.reports.rendering.step_words import PAIRED, runs_words, step_sections
@@ -68,8 +77,8 @@ def _verdict_table(rows: Sequence[ClassVerdict]) -> Table:
         [
             (r.outcome, " ".join(filter(None, (r.key.op.value, r.key.shape))),
              "/".join(p.value for p in (r.key.datatype, r.key.redop) if p), r.key.size_bytes,
-             r.key.nranks, _PLACES[r.key.in_place], percent(r.share), r.baseline_us, r.current_us,
-             r.ratio, r.low, r.high)
+             r.key.nranks, _PLACES[r.key.in_place], percent(r.share), scaled(r.baseline_ns, 1e3),
+             scaled(r.current_ns, 1e3), r.ratio, r.low, r.high)
             for r in rows
         ],
     )  # fmt: skip

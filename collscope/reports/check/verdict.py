@@ -77,7 +77,7 @@ class ComparedClass(msgspec.Struct, frozen=True):
 
     key: CollectiveClass
     share: float  # of the baseline's time
-    time_us: float  # of the baseline
+    time_ns: float  # of the baseline
     effect: Effect
     threshold: float  # as an effect
     doubt: Doubt | None  # what keeps its interval too wide; None: narrow enough

@@ -228,7 +228,7 @@ def _unseen(unseen: Sequence[ComparedClass], of: int) -> str:
     return (
         f"{count_of(len(unseen), of, 'class', 'classes')} with"
         f" {100 * sum(j.share for j in unseen):.1f} % of the time and up to"
-        f" {figure(max(j.time_us for j in unseen))} us each, whose noise {hides}"
+        f" {figure(max(j.time_ns for j in unseen) / 1000)} us each, whose noise {hides}"
     )
 
 

@@ -37,7 +37,7 @@ class Cell(msgspec.Struct, frozen=True):
     label: str
     # wrong, failed: at least one result was wrong, or no call was carried out; no time
     status: Annotated[str, ("ok", "wrong", "failed")]
-    time_us: float | None  # median over the rounds of their medians
+    time_ns: float | None  # median over the rounds of their medians
     busbw_gbps: float | None
     # time of the first label / time of this one; None: a label has no time of the class
     speed_up: float | None
@@ -91,22 +91,22 @@ class TracedSteps(msgspec.Struct, frozen=True):
     # profiler than PyTorch's. All of them slow the host.
     profiler: Annotated[str, ("light", "full", "other")]
     steps: int  # steps that are samples; 0: none were found
-    # marks: the profiler's; kernels, period: recurring kernels or collectives; given: --steps;
-    # window: no step was found
-    step_from: Annotated[str, ("marks", "kernels", "period", "given", "window")]
+    # marks: the profiler's; graphs: launches of graphs; kernels, period: what recurs;
+    # given: --steps; window: no step was found
+    step_from: Annotated[str, ("marks", "graphs", "kernels", "period", "given", "window")]
     ranks: int  # traced
     world_size: int | None  # ranks of the job, where the traces tell it
     host_bound: float  # part of what bounds a step that is the host's work, up to 1
     # Least and most that a step may take without the profiler, in any start; None: no steps
-    unprofiled_low_us: float | None
-    unprofiled_high_us: float | None
+    unprofiled_low_ns: float | None
+    unprofiled_high_ns: float | None
 
 
 class PartCell(msgspec.Struct, frozen=True):
     """A part of the step of one run; an interval that cannot be stated is None, as in a class."""
 
     label: str  # run
-    time_us: float | None  # mean over its steps; None: not known
+    time_ns: float | None  # mean over its steps; None: not known
     speed_up: float | None  # time of the first run / time of this one; None for the first
     low: float | None  # 95 % confidence interval of speed_up; None: the noise is not known
     high: float | None  # its other end
@@ -248,14 +248,14 @@ def _cell(label: Label, key: CollectiveClass, effect: Effect | None) -> Cell:
     """One class with one label; `effect` is None where some label has no right result of it."""
     found = label.classes.get(key)
     if found is None or effect is None:
-        time = None if found is None else found.samples.time_us
+        time = None if found is None else found.samples.time_ns
         busbw = None if found is None else found.busbw_gbps
         return Cell(label.name, label.status(key), time, busbw, None, None, None, paired=False)
     half = effect.half_width()
     return Cell(
         label.name,
         "ok",
-        found.samples.time_us,
+        found.samples.time_ns,
         found.busbw_gbps,
         effect.speed_up,
         None if half is None else math.exp(-effect.log_ratio - half),
@@ -323,7 +323,7 @@ def _crossovers(classes: Sequence[ClassComparison], leads: _Leads) -> list[Cross
     for curve in curves(classes):
         leader: str | None = None
         for place, row in enumerate(curve):
-            times = {cell.label: cell.time_us or math.inf for cell in row.cells}
+            times = {cell.label: cell.time_ns or math.inf for cell in row.cells}
             best = min(times, key=times.__getitem__)
             if leader is None:
                 leader = best
@@ -360,7 +360,7 @@ def _outliers(labels: Sequence[Label]) -> Iterator[Note]:
             twin = replace(key, in_place=True)
             if key.in_place is not False or twin not in label.classes:
                 continue
-            out, in_ = (label.classes[k].samples.time_us for k in (key, twin))
+            out, in_ = (label.classes[k].samples.time_ns for k in (key, twin))
             if max(out, in_) / min(out, in_) > PLACES_NOTE:
                 yield PlacesDiffer(label.name, key, out, in_)
 

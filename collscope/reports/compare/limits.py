@@ -75,7 +75,7 @@ class _Hard:
         if plain is None or reduced is None:
             return None
         best = max(plain, reduced, key=lambda b: b.hard_gbps)
-        return best.hard_gbps, "; ".join((best.limit, *best.assumptions))
+        return best.hard_gbps, "; ".join((best.limit, *(note.text for note in best.assumptions)))
 
 
 def _above(label: Label, limit: _Hard) -> Iterator[Impossible]:

@@ -63,8 +63,8 @@ class PlacesDiffer(msgspec.Struct, frozen=True):
 
     label: str
     key: CollectiveClass
-    out_us: float
-    in_us: float
+    out_ns: float
+    in_ns: float
 
 
 class HeldAgainst(msgspec.Struct, frozen=True):

@@ -45,7 +45,7 @@ class SampledRun(msgspec.Struct, frozen=True):
     store: Path  # that it is in
     profiler: str  # what was recorded, and how: a key of `assumptions.HOST_PRIOR`
     steps: int  # 0: none were found
-    step_from: str  # marks: the profiler's; kernels, period: recurring kernels or collectives
+    step_from: str  # as in the view `steps`; window: no step was found
     ranks: tuple[int, ...]  # traced
     world_size: int | None  # of the job, where told
     host: float  # part of what bounds a step that is the host's work, up to 1

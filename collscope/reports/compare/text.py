@@ -13,7 +13,7 @@ from collscope.reports.compare.answer import ClassComparison, Comparison, curves
 from collscope.reports.rendering.class_words import place_words, where_words
 from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import in_format, in_words
-from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, percent, table
+from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, percent, scaled, table
 from collscope.reports.rendering.note_words import note_words
 from collscope.reports.rendering.page import Extras
 from collscope.reports.rendering.step_words import PAIRED, runs_words, step_sections
@@ -139,7 +139,10 @@ def _class_tables(comparison: Comparison, short: dict[str, str]) -> list[str | T
 def _class_cells(row: ClassComparison, comparison: Comparison, weighted: bool) -> list[object]:
     cells: list[object] = [row.key.size_bytes, *([percent(row.weight)] if weighted else [])]
     for cell in row.cells:
-        cells += [cell.time_us if cell.status == "ok" else cell.status, cell.busbw_gbps]
+        cells += [
+            scaled(cell.time_ns, 1e3) if cell.status == "ok" else cell.status,
+            cell.busbw_gbps,
+        ]
         if cell.label == comparison.labels[0]:
             continue
         if cell.speed_up is None:
@@ -170,23 +173,23 @@ def _compare_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
         k = row.key
         for c in row.cells:
             yield (
-                *_csv_key(k), row.weight, c.label, c.status, c.time_us, c.busbw_gbps, c.speed_up,
-                c.low, c.high, k.root, k.nnodes, None, None,
+                *_csv_key(k), row.weight, c.label, c.status, scaled(c.time_ns, 1e3), c.busbw_gbps,
+                c.speed_up, c.low, c.high, k.root, k.nnodes, None, None,
             )  # fmt: skip
     if comparison.traced is None:
         return
     for part in comparison.traced.parts:
         for p in part.cells:
             yield (
-                *(None,) * 8, p.label, None, p.time_us, None, p.speed_up, p.low, p.high, None, None,
-                part.part, part.rank,
+                *(None,) * 8, p.label, None, scaled(p.time_ns, 1e3), None, p.speed_up, p.low,
+                p.high, None, None, part.part, part.rank,
             )  # fmt: skip
     for kernel in comparison.traced.kernels:
         k = kernel.key
         for p in kernel.cells:
             yield (
-                *_csv_key(k), None, p.label, None, p.time_us, None, p.speed_up, None, None, k.root,
-                k.nnodes, "kernels", None,
+                *_csv_key(k), None, p.label, None, scaled(p.time_ns, 1e3), None, p.speed_up, None,
+                None, k.root, k.nnodes, "kernels", None,
             )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ from collscope.reports.compare.step_samples import COMPUTE, OF_RANKS, PARTS, UNP
 from collscope.stats import Samples, effects
 from collscope.timeline.tolerances import USUAL
 from collscope.timeline.unprofiled import StepRatio, step_ratio
+from collscope.units import in_ns
 
 
 def compare_traced(runs: Sequence[SampledRun]) -> Comparison:
@@ -83,15 +84,11 @@ def traced_parts(runs: Sequence[SampledRun]) -> TracedParts:
                 len(r.ranks),
                 r.world_size,
                 r.host,
-                *(
-                    (None, None)
-                    if r.unprofiled is None
-                    else (ns / 1000 for ns in r.unprofiled.ends)
-                ),
+                *((None, None) if r.unprofiled is None else r.unprofiled.ends),
             )
             for r in runs
         ),
-        tuple(p for p in parts if any(c.time_us is not None for c in p.cells)),
+        tuple(p for p in parts if any(c.time_ns is not None for c in p.cells)),
         tuple(_kernel_times(runs)),
     )
 
@@ -105,7 +102,11 @@ def _kernel_times(runs: Sequence[SampledRun]) -> Iterator[KernelComparison]:
             key,
             tuple(
                 PartCell(
-                    run.name, t, times[0] / t if place and t and times[0] else None, None, None
+                    run.name,
+                    in_ns(t),
+                    times[0] / t if place and t and times[0] else None,
+                    None,
+                    None,
                 )
                 for place, (run, t) in enumerate(zip(runs, times, strict=True))
             ),
@@ -120,14 +121,14 @@ def _cell(first: SampledRun, run: SampledRun, part: str, rank: int | None) -> Pa
     )
     old, new = mean(before), mean(after)
     if run is first or not old or not new:
-        return PartCell(run.name, new, None, None, None)
+        return PartCell(run.name, in_ns(new), None, None, None)
     half = None
     if part == COMPUTE and before is not None and after is not None:
         half = _noise(before, after)
     ends = (
         (None, None) if half is None else (old / new / math.exp(half), old / new * math.exp(half))
     )
-    return PartCell(run.name, new, old / new, *ends)
+    return PartCell(run.name, in_ns(new), old / new, *ends)
 
 
 def _noise(before: Samples, after: Samples) -> float | None:
@@ -139,7 +140,7 @@ def _noise(before: Samples, after: Samples) -> float | None:
 
 
 def _unprofiled_cell(first: SampledRun, run: SampledRun) -> PartCell:
-    time = None if run.unprofiled is None else run.unprofiled.middle / 1000
+    time = None if run.unprofiled is None else run.unprofiled.middle
     found = None if run is first else ratio_unprofiled(first, run)
     if found is None:
         return PartCell(run.name, time, None, None, None)

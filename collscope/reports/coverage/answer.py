@@ -53,6 +53,9 @@ SELECT severity, code, message, SUM(count), COUNT(DISTINCT path), path, MIN(line
 FROM diagnostics WHERE run = ? GROUP BY severity, code
 """
 
+# Views whose rows no section of the report shows.
+_BESIDE = ("copies", "interference", "message_bins")
+
 _SEVERITIES = ("error", "data_loss", "notice", "info")
 
 
@@ -119,6 +122,13 @@ class Gap(msgspec.Struct, frozen=True):
     remedy: str
 
 
+class ViewRows(msgspec.Struct, frozen=True):
+    """Rows of a run in a view."""
+
+    view: str
+    rows: int
+
+
 class Coverage(msgspec.Struct, frozen=True):
     """How much of the job the sources show, and what was wrong with them."""
 
@@ -129,6 +139,7 @@ class Coverage(msgspec.Struct, frozen=True):
     deviations: tuple[Deviation, ...]
     diagnostics: tuple[DiagnosticRow, ...]
     gaps: tuple[Gap, ...] = ()  # found when the whole report is known
+    beside: tuple[ViewRows, ...] = ()  # in the store, and in no section of the report
 
 
 def read_header(
@@ -192,7 +203,17 @@ def read_coverage(
         unknown,
         read_deviations(connection, run),
         tuple(sorted(diagnostics, key=_diagnostic_order)),
+        beside=tuple(_beside(connection, run)),
     )
+
+
+def _beside(connection: sqlite3.Connection, run: str) -> Iterable[ViewRows]:
+    for view in _BESIDE:
+        (rows,) = connection.execute(
+            f"SELECT COUNT(*) FROM {view} WHERE run = ?", (run,)
+        ).fetchone()
+        if rows:
+            yield ViewRows(view, rows)
 
 
 def _diagnostic_order(row: DiagnosticRow) -> tuple[int, int, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from collscope.model import Op
 from collscope.reports.report.answer import Evidence, Finding, Report
 from collscope.reports.share.rocprof_files import again
 from collscope.timeline.tolerances import MAX_STEP_RATIO
@@ -47,8 +46,15 @@ _DOUBTS = {
     ),
     "no_collective": (
         "no collective is recognised in the traces",
-        "If the job has some, profile with ProfilerActivity.CPU, which tells them whatever their"
-        " kernels are called. Until then shares, waiting and gains say nothing of them.",
+        "If the job has some, name their kernels at ingest (--collective 'REGEX=Operation')."
+        " ProfilerActivity.CPU tells those of torch.distributed whatever their kernels are called,"
+        " but none that another library launches. Until then shares, waiting and gains say nothing"
+        " of them.",
+    ),
+    "may_be_collectives": (
+        "kernels that may be collectives count as compute",
+        "If they are some, name them at ingest (--collective 'REGEX=Operation'). Until then shares,"
+        " waiting and gains say nothing of them.",
     ),
 }
 
@@ -130,7 +136,7 @@ def unlike_traces(report: Report) -> Iterable[Finding]:
     least, most = min(steps.values(), default=1.0), max(steps.values(), default=1.0)
     differ = most > MAX_STEP_RATIO * least
     joint = said.traced is None and any(
-        row.ranks_seen == len(component) and any(Op(used.op).synchronises for used in row.ops)
+        row.ranks_seen == len(component) and any(used.op.synchronises for used in row.ops)
         for row in report.communicators
     )
     if not differ and not joint:

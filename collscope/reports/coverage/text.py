@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from collscope.kernel_names import OTHER_LIBRARIES
 from collscope.reports.coverage.answer import Gap, Header
 from collscope.reports.rendering.layout import (
     MOST_ROWS,
@@ -84,15 +85,28 @@ def coverage_section(report: Report) -> Iterable[str | Table]:
             (origin("diagnostics", severity=d.severity, code=d.code) for d in rows),
         )
         yield from more_not_shown(len(coverage.diagnostics), "diagnostic")
+    if coverage.beside:
+        parts = (f"{count(v.rows, 'row')} of the view {v.view}" for v in coverage.beside)
+        yield f"In the store, and not shown here (collscope sql): {', '.join(parts)}."
     for gap in coverage.gaps:
         yield f"Not known: {gap.question}. To know it: {gap.remedy}."
 
 
 NO_SIZES = "the sizes of the calls are not known"
-TELL_SIZES = (
-    "log with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL beside the traces, or trace with "
-    "ProfilerActivity.CPU and record_shapes=True"
-)
+_LOG = "log with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL beside the traces"
+_UNSEEN = "neither NCCL's or RCCL's log nor CPU activities tell those of other libraries' kernels"
+
+
+def tell_sizes(report: Report) -> str:
+    """What makes the sizes of calls known, of those kernels that the traces hold."""
+    families = {family.family for share in report.shares for family in share.families}
+    codes = {row.code for row in report.coverage.diagnostics}
+    if families and families <= OTHER_LIBRARIES:
+        return f"take them from the job's own code ({_UNSEEN})"
+    told = f"{_LOG}, or trace with ProfilerActivity.CPU and record_shapes=True"
+    if "graph_collectives" in codes:
+        told = f"{_LOG}, from before the graphs are captured"
+    return told + f" ({_UNSEEN})" * bool(families & OTHER_LIBRARIES)
 
 
 def calls_missing_sentence(report: Report) -> Iterable[str]:
@@ -131,7 +145,7 @@ def find_gaps(report: Report) -> tuple[Gap, ...]:
         (
             header.calls != header.calls_without_size or not header.calls,
             "sizes of the calls, and so efficiency and gain: no source tells them",
-            TELL_SIZES,
+            tell_sizes(report),
         ),
         (
             any(row.split_ns for row in report.classes) or bool(report.timeline.withheld),

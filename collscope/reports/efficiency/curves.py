@@ -23,7 +23,7 @@ class CurvePoint(msgspec.Struct, frozen=True):
 class Curve(msgspec.Struct, frozen=True):
     """Bus bandwidth over size: one label on one communicator shape, with its roof."""
 
-    op: str
+    op: Op
     nranks: int
     nnodes: int | None
     label: str
@@ -57,7 +57,7 @@ def _curve(shape: _Shape, sizes: dict[int, list[float]], roofs: AnyRoofs | None)
         if busbw is not None:
             points.append(CurvePoint(size, busbw))
     name, roof = _roof(shape, sorted(sizes), roofs)
-    return Curve(op.value, nranks, nnodes, label, tuple(points), name, roof)
+    return Curve(op, nranks, nnodes, label, tuple(points), name, roof)
 
 
 def _roof(

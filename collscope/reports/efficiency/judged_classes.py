@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from collscope.model import bus_bandwidth, parse_op
+from collscope.model import Datatype, Op, Redop, bus_bandwidth
 from collscope.model.note import Note
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.efficiency.marks import class_marks
@@ -27,9 +27,9 @@ class JudgedClass(msgspec.Struct, frozen=True):
     """
 
     class_id: int
-    op: str
-    datatype: str | None
-    redop: str | None
+    op: Op
+    datatype: Datatype | None
+    redop: Redop | None
     size_bytes: int | None
     in_place: bool | None
     nranks: int | None
@@ -58,7 +58,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     foreign      measured in host memory, which a system's roof is not about
     roof, best   what was asked for, and the best of any label measured
     no_roof      why there is no roof; why: why it does not apply
-    kernel_ns    mean of its kernels in the job, waiting included, be they of one rank only
+    kernel_ns    mean of its kernels in the job, waiting included, even of one rank only
     executions   kernels of all calls: over all devices, or over the traced ones where
                  these show every class, and none tells transfer from waiting
     device_ns    their time, by the best that is known of them
@@ -143,7 +143,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
         measured = () if self.match is None else self.match.measured
         shape = measured[0] if measured else self.row
         return bus_bandwidth(
-            parse_op(self.row.op),
+            self.row.op,
             size=shape.size_bytes,
             time_s=None if self.measured_ns is None else self.measured_ns / 1e9,
             nranks=shape.nranks,
@@ -215,7 +215,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 class Reached(msgspec.Struct, frozen=True):
     """An operation of a run without calls: its best bandwidth, and its lowest efficiency."""
 
-    op: str
+    op: Op
     nranks: int  # of the communicator
     nnodes: int | None  # of the communicator
     size_bytes: int  # of the highest bus bandwidth
@@ -307,13 +307,13 @@ def _roof(row: ClassRow, match: Match | None, roofs: AnyRoofs) -> RoofAt | str:
         return NO_SIZE
     # of MSCCL the log tells the executor, not an algorithm
     algorithm = row.algorithm if row.backend == "native" else row.backend
-    work = Workload(parse_op(row.op), shape.size_bytes, shape.nranks, shape.nnodes or 1, algorithm)
+    work = Workload(row.op, shape.size_bytes, shape.nranks, shape.nnodes or 1, algorithm)
     return roofs.at(work, nodes_known=shape.nnodes is not None)
 
 
 def reached_of(judged: Iterable[Judged]) -> tuple[Reached, ...]:
     """The highest bus bandwidth and the lowest efficiency of each operation, ranks and nodes."""
-    groups: dict[tuple[str, int, int | None], list[tuple[float, Judged]]] = defaultdict(list)
+    groups: dict[tuple[Op, int, int | None], list[tuple[float, Judged]]] = defaultdict(list)
     for j in judged:
         busbw = j.busbw_gbps
         if busbw is not None and j.row.nranks is not None and j.row.size_bytes:
@@ -321,7 +321,7 @@ def reached_of(judged: Iterable[Judged]) -> tuple[Reached, ...]:
     return tuple(_reached(shape, same) for shape, same in groups.items())
 
 
-def _reached(shape: tuple[str, int, int | None], same: Sequence[tuple[float, Judged]]) -> Reached:
+def _reached(shape: tuple[Op, int, int | None], same: Sequence[tuple[float, Judged]]) -> Reached:
     busbw, best = max(same, key=lambda pair: pair[0])
     known = [(j.efficiency, j) for _, j in same if j.efficiency is not None]
     low, worst = min(known, key=lambda pair: pair[0], default=(None, None))

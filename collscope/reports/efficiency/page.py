@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from collscope.model import Op
 from collscope.reports.efficiency.curves import Curve
 from collscope.reports.efficiency.judged_classes import JudgedClass
 from collscope.reports.efficiency.text import basis_words, ceilings, class_origin
@@ -122,7 +123,7 @@ def _not_drawn(
     return "".join(said)
 
 
-def draw_classes(axis: Axes, rows: Sequence[JudgedClass], ops: Sequence[str]) -> None:
+def draw_classes(axis: Axes, rows: Sequence[JudgedClass], ops: Sequence[Op]) -> None:
     """Marks, ceilings and axes of `classes_figure`, for a page as for a file of its own.
 
     ops  of the report
@@ -180,7 +181,7 @@ def _says(row: JudgedClass) -> str:
 
 def curve_figures(report: Report) -> list[Figure]:
     """Bus bandwidth against size by operation, labels switched on and off; single points: none."""
-    by_op: dict[str, list[Curve]] = defaultdict(list)
+    by_op: dict[Op, list[Curve]] = defaultdict(list)
     for curve in report.judgement.curves:
         if len(curve.points) > 2:
             by_op[curve.op].append(curve)
@@ -193,7 +194,7 @@ def curve_figures(report: Report) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _curves(op: str, curves: Sequence[Curve], total: int, limits: Mapping[int, float]) -> Figure:
+def _curves(op: Op, curves: Sequence[Curve], total: int, limits: Mapping[int, float]) -> Figure:
     """Curves of one operation, the ceilings of each number of ranks, and the limits."""
     names = [
         f"{c.label}, {count(c.nranks, 'rank')}"

@@ -130,5 +130,8 @@ def _largest_class(name: KernelName, judged: Sequence[Judged]) -> _Largest | Non
 
 
 def _may_serve(name: KernelName, j: Judged) -> bool:
-    hints = ((name.op_hint, j.row.op), (name.datatype_hint, j.row.datatype))
+    hints = (
+        (name.op_hint, j.row.op.value),
+        (name.datatype_hint, j.row.datatype and j.row.datatype.value),
+    )
     return all(hint is None or value is None or hint == value for hint, value in hints)

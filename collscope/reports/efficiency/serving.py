@@ -151,8 +151,7 @@ def as_classes(measurements: Iterable[Measurement]) -> tuple[ClassRow, ...]:
 
 def _class_of_no_calls(number: int, c: CollectiveClass) -> ClassRow:
     return ClassRow(
-        class_id=number, op=c.op.value, datatype=None if c.datatype is None else c.datatype.value,
-        redop=None if c.redop is None else c.redop.value, root=c.root, count=c.count,
+        class_id=number, op=c.op, datatype=c.datatype, redop=c.redop, root=c.root, count=c.count,
         size_bytes=c.size_bytes, in_place=c.in_place, nranks=c.nranks, nnodes=c.nnodes,
         shape=c.shape, backend="native", calls=0, total_bytes=None, share_of_bytes=None,
         algorithm=None, protocol=None, channels=None, tuned_calls=0, kernel_calls=None,

@@ -170,7 +170,7 @@ def class_origin(row: JudgedClass, label: str | None) -> Origin | None:
     if label is None:
         return None
     return origin(
-        "measurements", label=label, op=row.op, size_bytes=row.size_bytes, nranks=row.nranks
+        "measurements", label=label, op=row.op.value, size_bytes=row.size_bytes, nranks=row.nranks
     )
 
 
@@ -240,7 +240,7 @@ def _class_cells(row: JudgedClass) -> tuple[object, ...]:
 
 
 def _measured_cells(row: JudgedClass) -> tuple[object, ...]:
-    kind = " ".join(text for text in (row.datatype, row.redop) if text)
+    kind = " ".join(str(part) for part in (row.datatype, row.redop) if part)
     return (
         *_name_cells(row), kind or None, row.in_place, *_speed_cells(row),
         row.roof and row.roof.name,
@@ -271,7 +271,7 @@ def _remarks(rows: Sequence[JudgedClass]) -> Iterable[str]:
     about: dict[str, list[int]] = defaultdict(list)
     for row in rows:
         marks = (mark.text for mark in row.marks)
-        assumed = () if row.roof is None else row.roof.assumptions
+        assumed = () if row.roof is None else (note.text for note in row.roof.assumptions)
         for text in (*marks, *assumed, *((row.why,) if row.why else ())):
             about[text].append(row.class_id)
     for text, ids in about.items():

@@ -12,7 +12,7 @@ import msgspec
 from collscope.model import Interference, Op, bus_bandwidth
 from collscope.stats import MAD_TO_SIGMA, mean_interval
 
-SCHEMA = "collscope.interference/1"
+SCHEMA = "collscope.interference/2"
 _ERROR_OF_MEDIAN = 1.2533  # standard error of a median over that of a mean, of many normal samples
 _CI = 1.96  # 95 %
 
@@ -43,8 +43,8 @@ class InterferenceRow(msgspec.Struct, frozen=True):
     relative_busbw: float
     relative_busbw_worst: float
     relative_busbw_noise: float | None
-    comm_alone_us: float  # of one call on the slowest rank
-    comm_with_us: float
+    comm_alone_ns: float  # of one call on the slowest rank
+    comm_with_ns: float
     busbw_alone_gbps: float | None
     busbw_with_gbps: float | None
     samples: int  # rounds of a rank that count
@@ -143,8 +143,8 @@ def _row(group: Sequence[Interference]) -> InterferenceRow:
         relative_busbw=fmean(busbw),
         relative_busbw_worst=min(busbw),
         relative_busbw_noise=_median_of(group, "relative_busbw_noise"),
-        comm_alone_us=alone,
-        comm_with_us=beside,
+        comm_alone_ns=1000 * alone,
+        comm_with_ns=1000 * beside,
         busbw_alone_gbps=_busbw(m, alone),
         busbw_with_gbps=_busbw(m, beside),
         samples=min(other.covered or 0 for other in group),

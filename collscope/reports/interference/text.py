@@ -33,7 +33,7 @@ def render_interference(found: InterferenceReport, fmt: str) -> str:
     return in_format(
         fmt,
         in_words(found, failed=failed),
-        lambda: records_csv(InterferenceRow, found.rows),
+        lambda: records_csv(InterferenceRow.__struct_fields__, found.rows),
         lambda: ("collscope bench interference", _sections(found, failed)),
         lambda: _extras(found),
     )
@@ -148,7 +148,7 @@ def _busbw(rows: Sequence[InterferenceRow]) -> Table:
         [
             (
                 *(_class(r)[i] for i in told), _size(r), _setting(r),
-                r.comm_alone_us, r.comm_with_us, r.busbw_alone_gbps, r.busbw_with_gbps,
+                r.comm_alone_ns / 1e3, r.comm_with_ns / 1e3, r.busbw_alone_gbps, r.busbw_with_gbps,
                 _ratio(r.relative_busbw), _ratio(r.relative_busbw_worst),
                 _ratio(r.relative_busbw_noise),
             )

@@ -10,8 +10,9 @@ import msgspec
 
 from collscope.model import CopyTime
 from collscope.parsers.memcpy_csv import HANDLES
+from collscope.units import in_ns
 
-SCHEMA = "collscope.memcpy/1"
+SCHEMA = "collscope.memcpy/2"
 _WORST = ("wrong", "timeout", "failed", "contradictory", "skipped", "ok")
 
 
@@ -29,9 +30,9 @@ class CopyRow(msgspec.Struct, frozen=True):
     access: str | None  # peer, none; None: does not apply
     size_bytes: int  # of one copy in one direction
     # of one repetition: median over the rounds of the median over the samples
-    time_us: float | None
-    time_us_min: float | None  # shortest sample
-    time_us_mad: float | None  # median absolute deviation of the samples, median over the rounds
+    time_ns: float | None
+    time_min_ns: float | None  # shortest sample
+    time_mad_ns: float | None  # median absolute deviation of the samples, median over the rounds
     bandwidth_gbps: float | None  # of one direction, GB = 1e9 bytes; None where nothing is copied
     n_wrong: int | None  # wrong bytes of all rounds; None: not checked
     # the worst of the rounds
@@ -83,9 +84,9 @@ def _row(found: Sequence[CopyTime]) -> CopyRow:
         first.direction,
         first.access,
         first.size_bytes,
-        time_us,
-        min(shortest, default=None),
-        _median(c.time_us_mad for c in right),
+        in_ns(time_us),
+        in_ns(min(shortest, default=None)),
+        in_ns(_median(c.time_us_mad for c in right)),
         first.size_bytes / time_us / 1e3 if rated and time_us else None,
         sum(wrong) if wrong else None,
         worst.status,

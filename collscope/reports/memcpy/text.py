@@ -36,7 +36,7 @@ def render_copies(found: CopyReport, fmt: str) -> str:
     return in_format(
         fmt,
         found,
-        lambda: records_csv(CopyRow, found.rows),
+        lambda: records_csv(CopyRow.__struct_fields__, found.rows),
         lambda: ("collscope bench memcpy", sections(found)),
     )
 
@@ -64,7 +64,7 @@ class _Rows:
         self._by_key: dict[_Key, CopyRow] = {
             (r.kind, r.src_device, r.dst_device, r.direction, r.size_bytes): r
             for r in rows
-            if r.time_us is not None
+            if r.time_ns is not None
         }
 
     def pairs(self) -> list[tuple[int, int]]:
@@ -92,7 +92,7 @@ class _Rows:
         self, kind: str, size: int, place: tuple[int | None, int | None], direction: str = "one"
     ) -> float | None:
         row = self._by_key.get((kind, *place, direction, size))
-        return None if row is None else row.time_us
+        return None if row is None else scaled(row.time_ns, 1e3)
 
     def gbps(
         self, kind: str, size: int, place: tuple[int | None, int | None], direction: str = "one"

@@ -12,7 +12,7 @@ from collscope.errors import InputError
 from collscope.ingest.files import open_input
 from collscope.ingest.match import reading, require_run
 from collscope.ingest.paths import expand_files, printable
-from collscope.model import Severity
+from collscope.model import Datatype, Op, Severity
 from collscope.parsers.msccl_xml import MOST_BYTES, MscclAlgorithm, MscclFile, parse
 from collscope.reports.calls.answer import ClassRow, class_rows, read_call_totals
 from collscope.reports.msccl.cost import Assumption, Costs, Lack, Load, load_of
@@ -76,23 +76,23 @@ class AlgorithmRow(msgspec.Struct, frozen=True):
 
 
 class CostRow(msgspec.Struct, frozen=True):
-    """One algorithm at one size on the system; times in us."""
+    """One algorithm at one size on the system; times in ns."""
 
     file: str  # path
     size_bytes: int  # nccl-tests size
-    msccl_us: float  # time of one call
-    hops_us: float  # of it, the chain of dependent messages
-    transfer_us: float  # of it, the busiest link
-    library_us: float | None  # best of the library's own model; None without one
+    msccl_ns: float  # time of one call
+    hops_ns: float  # of it, the chain of dependent messages
+    transfer_ns: float  # of it, the busiest link
+    library_ns: float | None  # best of the library's own model; None without one
     library: str | None  # its algorithm and protocol
 
 
 class ServedRow(msgspec.Struct, frozen=True):
-    """One class of the run; times in us of one call."""
+    """One class of the run; times in ns of one call."""
 
     class_id: int  # key
-    op: str
-    datatype: str | None
+    op: Op
+    datatype: Datatype | None
     count: int | None  # elements as the API takes it
     size_bytes: int | None  # nccl-tests size
     in_place: bool | None
@@ -101,9 +101,9 @@ class ServedRow(msgspec.Struct, frozen=True):
     file: str | None  # first algorithm that serves it; None: none
     others: tuple[str, ...]  # further ones that would
     why: Refusal | None  # why none does
-    msccl_us: float | None  # cost of one call on the system
-    library_us: float | None  # the library's own model
-    run_us: float | None  # mean transfer time in the run, where kernel times tell it
+    msccl_ns: float | None  # cost of one call on the system
+    library_ns: float | None  # the library's own model
+    run_ns: float | None  # mean transfer time in the run, where kernel times tell it
 
 
 class FileNote(msgspec.Struct, frozen=True):
@@ -199,7 +199,7 @@ def build_msccl(
         rows.append(row)
         if good is not None:
             usable.append(good)
-    wanted = {u.algorithm.op.value for u in usable}
+    wanted = {u.algorithm.op for u in usable}
     concerned = [c for c in classes or () if c.op in wanted]
     notes = [
         FileNote(file, d.severity.value, d.code, d.message, d.line, d.count)
@@ -273,9 +273,9 @@ def _cost_rows(usable: Sequence[_Usable], costs: Costs) -> Iterator[CostRow]:
             sizes.append(sizes[-1] * _STEP)
         for size in (*sizes, *((high,) if high > low else ())):
             cost = costs.cost(one.algorithm, one.structure, one.load, size)
-            library_us, library = _library(one.algorithm, costs, size)
+            library_ns, library = _library(one.algorithm, costs, size)
             yield CostRow(
-                one.file, size, cost.time_us, cost.hops_us, cost.transfer_us, library_us, library
+                one.file, size, cost.time_ns, cost.hops_ns, cost.transfer_ns, library_ns, library
             )
 
 
@@ -286,7 +286,7 @@ def _library(algorithm: MscclAlgorithm, costs: Costs, size: int) -> tuple[float 
     if not lines:
         return None, None
     line = best_line(lines, size)
-    return line.time_us(size), f"{line.algorithm}/{line.protocol}"
+    return 1000 * line.time_us(size), f"{line.algorithm}/{line.protocol}"
 
 
 def _served(found: ClassRow, usable: Sequence[_Usable], costs: Costs | None) -> ServedRow:
@@ -294,19 +294,18 @@ def _served(found: ClassRow, usable: Sequence[_Usable], costs: Costs | None) -> 
     serving = [one for why, one in refusals if why is None]
     refused = [why for why, _ in refusals if why is not None]
     nearest = max(refused, key=lambda one: one.why, default=None)  # of equals the first
-    msccl_us = library_us = None
+    msccl_ns = library_ns = None
     if serving and costs is not None and found.size_bytes is not None:
         first = serving[0]
         if costs.lacks(first.algorithm, first.load) is None:
             size = found.size_bytes
-            msccl_us = costs.cost(first.algorithm, first.structure, first.load, size).time_us
-            library_us, _ = _library(first.algorithm, costs, size)
+            msccl_ns = costs.cost(first.algorithm, first.structure, first.load, size).time_ns
+            library_ns, _ = _library(first.algorithm, costs, size)
     return ServedRow(
         found.class_id, found.op, found.datatype, found.count, found.size_bytes, found.in_place,
         found.nranks, found.calls,
         serving[0].file if serving else None,
         tuple(one.file for one in serving[1:]),
         None if serving else nearest,
-        msccl_us, library_us,
-        None if found.transfer_ns is None else found.transfer_ns / 1000,
+        msccl_ns, library_ns, found.transfer_ns,
     )  # fmt: skip

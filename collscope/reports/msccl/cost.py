@@ -2,7 +2,8 @@
 
 time = base + latencies of the longest chain of dependent messages + time of the busiest link. The
 latencies are the library's own tuning constants (ring, by protocol). A call of S bytes is cut into
-`chunks` chunks, as the executors do; LL sends a flag with every 4 bytes, LL128 one per 120 bytes.
+`chunks` chunks, as the executors do; LL sends a flag with every 4 bytes, LL128 8 bytes of them per
+line: of 128 bytes in NCCL, of 64 in RCCL (NCCL_LL128_LINESIZE in device.h of both).
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Lack(Enum):
     LINK_BETWEEN = "link_between"  # two GPUs that exchange messages
 
 
-_CARRIED = {"LL": 0.5, "LL128": 0.9375, "Simple": 1.0}
+_CARRIED = {"LL": 0.5, "LL128": 120 / 128, "Simple": 1.0}
+_CARRIED_RCCL = _CARRIED | {"LL128": 56 / 64}
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -52,17 +54,17 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """Time of one call in us; `time_us` is the sum of the other three."""
+    """Time of one call in ns; `time_ns` is the sum of the other three."""
 
-    base_us: float
-    hops_us: float
-    transfer_us: float
+    base_ns: float
+    hops_ns: float
+    transfer_ns: float
     hops: Hops
 
     @property
-    def time_us(self) -> float:
+    def time_ns(self) -> float:
         """Time of one call."""
-        return self.base_us + self.hops_us + self.transfer_us
+        return self.base_ns + self.hops_ns + self.transfer_ns
 
 
 def load_of(algorithm: MscclAlgorithm, structure: Structure, ranks_per_node: int) -> Load:
@@ -123,14 +125,16 @@ class Costs:
         inside, between = times.link[protocol], times.net[protocol]
         hops = structure.critical(self.ranks_per_node(algorithm), inside, between)
         return Cost(
-            times.base[protocol],
-            hops.inside * inside + hops.between * between,
-            self._transfer_us(algorithm, load, size_bytes),
+            1000 * times.base[protocol],
+            1000 * (hops.inside * inside + hops.between * between),
+            self._transfer_ns(algorithm, load, size_bytes),
             hops,
         )
 
-    def _transfer_us(self, algorithm: MscclAlgorithm, load: Load, size_bytes: int) -> float:
-        data = size_bytes / _CARRIED[algorithm.protocol] / 1000  # us at 1 GB/s
+    def _transfer_ns(self, algorithm: MscclAlgorithm, load: Load, size_bytes: int) -> float:
+        tuning = self.system.tuning
+        carried = _CARRIED_RCCL if tuning and tuning.library == "rccl" else _CARRIED
+        data = size_bytes / carried[algorithm.protocol]  # ns at 1 GB/s
         parts = (
             (load.pair, self._pair_gbps(algorithm)),
             (load.gpu, self._gpu_gbps(algorithm)),

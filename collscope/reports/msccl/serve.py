@@ -49,7 +49,7 @@ def refusal(algorithm: MscclAlgorithm, found: ClassRow) -> Refusal | None:
     """
     size, count, most = found.size_bytes, found.count, algorithm.max_bytes
     holds = {
-        Why.OTHER_OPERATION: algorithm.op.value == found.op,
+        Why.OTHER_OPERATION: algorithm.op is found.op,
         Why.OTHER_RANKS: algorithm.nranks == found.nranks,
         Why.SIZE_UNKNOWN: size is not None and count is not None,
         Why.OTHER_SIZES: (

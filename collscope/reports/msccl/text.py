@@ -8,9 +8,18 @@ from collscope.model.note import Note
 from collscope.reports.msccl.answer import AlgorithmRow, Flaw, MscclReport, Problem, ServedRow
 from collscope.reports.msccl.cost import Assumption, Lack
 from collscope.reports.msccl.serve import Refusal, Why
-from collscope.reports.rendering.csv import to_csv
+from collscope.reports.rendering.csv import records_csv
 from collscope.reports.rendering.formats import in_format, in_words
-from collscope.reports.rendering.layout import NUMBER, PATH, TEXT, Item, Section, Table, table
+from collscope.reports.rendering.layout import (
+    NUMBER,
+    PATH,
+    TEXT,
+    Item,
+    Section,
+    Table,
+    scaled,
+    table,
+)
 from collscope.units import count, format_size
 
 _HEAD = (
@@ -100,8 +109,7 @@ def _assumptions(report: MscclReport) -> tuple[str, ...]:
 
 def _csv(report: MscclReport) -> str:
     rows = report.classes if report.run is not None else report.costs or report.algorithms
-    columns = rows[0].__struct_fields__ if rows else ()
-    return to_csv(columns, ([_cell(getattr(row, name)) for name in columns] for row in rows))
+    return records_csv(rows[0].__struct_fields__ if rows else (), rows, _cell)
 
 
 def _cell(value: object) -> object:
@@ -162,8 +170,8 @@ def _costs(report: MscclReport) -> Table:
     return table(
         columns,
         [
-            (_short(r.file), format_size(r.size_bytes), r.msccl_us, r.hops_us, r.transfer_us,
-             r.library_us, r.library)
+            (_short(r.file), format_size(r.size_bytes), r.msccl_ns / 1e3, r.hops_ns / 1e3,
+             r.transfer_ns / 1e3, scaled(r.library_ns, 1e3), r.library)
             for r in report.costs
         ],
     )  # fmt: skip
@@ -178,7 +186,7 @@ def _sentence(report: MscclReport) -> str:
     if report.other_classes:
         other = count(report.other_classes, "class", "classes")
         text += f" {other} of operations without an algorithm."
-    if any(row.msccl_us is not None for row in served):
+    if any(row.msccl_ns is not None for row in served):
         text += (
             " MSCCL us and library us come from models; run us was measured in the run. replay"
             " --library measures both libraries."
@@ -194,7 +202,7 @@ def _classes(report: MscclReport) -> Table:
         columns,
         [
             (r.op, format_size(r.size_bytes), r.count, r.in_place, r.nranks, r.calls, _choice(r),
-             r.msccl_us, r.library_us, r.run_us)
+             scaled(r.msccl_ns, 1e3), scaled(r.library_ns, 1e3), scaled(r.run_ns, 1e3))
             for r in report.classes
         ],
     )  # fmt: skip

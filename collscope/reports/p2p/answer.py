@@ -45,8 +45,8 @@ class PairRow(msgspec.Struct, frozen=True):
     size_bytes: int  # of a message
     # of a message, of a ping-pong half a round trip; median over rounds; None: not measured, or
     # wrong data
-    time_us: float | None
-    time_us_mad: float | None  # median absolute deviation of the samples
+    time_ns: float | None
+    time_mad_ns: float | None  # median absolute deviation of the samples
     algbw_gbps: float | None  # of one direction, GB = 1e9 bytes; None for a ping-pong
     samples: int  # over all rounds
     n_wrong: int | None  # wrong elements; None: not checked
@@ -61,9 +61,9 @@ class Spread(msgspec.Struct, frozen=True):
     test: str  # one-way, two-way, ping-pong
     size_bytes: int  # of a message
     pairs: int  # pairs measured
-    time_us_min: float  # fastest pair
-    time_us_median: float  # median of the pairs
-    time_us_max: float  # slowest pair
+    time_min_ns: float  # fastest pair
+    time_median_ns: float  # median of the pairs
+    time_max_ns: float  # slowest pair
     algbw_gbps_min: float | None  # slowest pair
     algbw_gbps_median: float | None  # of the median time
     algbw_gbps_max: float | None  # fastest pair
@@ -187,7 +187,7 @@ def _row(key: _Key, same: Sequence[Measurement]) -> PairRow:
         rounds[number if m.round is None else m.round] = tuple(us / share for us in samples)
     usable = bool(rounds) and status in ("ok", "failed", "timeout")
     found = Samples(rounds)
-    time = found.time_us if usable else None
+    time = found.time_ns if usable else None
     wrong = [m.n_wrong for m in same if m.n_wrong is not None]
     return PairRow(
         variant,
@@ -196,8 +196,8 @@ def _row(key: _Key, same: Sequence[Measurement]) -> PairRow:
         exchange.dst,
         size,
         time,
-        mad(found.all) if usable else None,
-        None if latency or time is None else algorithm_bandwidth(size, time * 1e-6),
+        1000 * mad(found.all) if usable else None,
+        None if latency or time is None else algorithm_bandwidth(size, time * 1e-9),
         len(found.all),
         sum(wrong) if wrong else None,
         status,
@@ -208,7 +208,7 @@ def _row(key: _Key, same: Sequence[Measurement]) -> PairRow:
 def _over_pairs(rows: Sequence[PairRow]) -> tuple[list[Spread], list[SlowPair]]:
     groups: dict[tuple[str, str, int], list[PairRow]] = defaultdict(list)
     for row in rows:
-        if row.time_us is not None:
+        if row.time_ns is not None:
             groups[row.variant, row.test, row.size_bytes].append(row)
     several = [same for same in groups.values() if len(same) > 1]
     slow = [pair for same in several for pair in _slow(same)]
@@ -217,11 +217,11 @@ def _over_pairs(rows: Sequence[PairRow]) -> tuple[list[Spread], list[SlowPair]]:
 
 def _spread(same: Sequence[PairRow]) -> Spread:
     row = same[0]
-    times = [r.time_us for r in same if r.time_us is not None]
+    times = [r.time_ns for r in same if r.time_ns is not None]
     low, middle, high = min(times), median(times), max(times)
 
-    def rate(us: float) -> float | None:
-        return None if row.test == PING_PONG else algorithm_bandwidth(row.size_bytes, us * 1e-6)
+    def rate(ns: float) -> float | None:
+        return None if row.test == PING_PONG else algorithm_bandwidth(row.size_bytes, ns * 1e-9)
 
     return Spread(
         row.variant, row.test, row.size_bytes, len(times), low, middle, high,
@@ -237,12 +237,12 @@ def _slow(same: Sequence[PairRow]) -> list[SlowPair]:
     """
     if len(same) < MIN_PAIRS:
         return []
-    middle = median(r.time_us for r in same if r.time_us is not None)
+    middle = median(r.time_ns for r in same if r.time_ns is not None)
     typical = median(map(_noise, same))
     found = []
     for row in same:
         noise = max(MIN_SLOW_PAIR, MIN_SIGMAS * math.hypot(_noise(row), typical))
-        ratio = (row.time_us or 0.0) / middle
+        ratio = (row.time_ns or 0.0) / middle
         if ratio > 1 + noise:
             found.append(
                 SlowPair(
@@ -254,7 +254,7 @@ def _slow(same: Sequence[PairRow]) -> list[SlowPair]:
 
 def _noise(row: PairRow) -> float:
     """Standard deviation of a row's samples over its time."""
-    return MAD_TO_SIGMA * (row.time_us_mad or 0.0) / row.time_us if row.time_us else 0.0
+    return MAD_TO_SIGMA * (row.time_mad_ns or 0.0) / row.time_ns if row.time_ns else 0.0
 
 
 def _notices(done: P2pRun, rows: Sequence[PairRow]) -> Iterator[NotMeasured | NotReached | str]:

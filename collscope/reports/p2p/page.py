@@ -16,7 +16,7 @@ from collscope.reports.rendering.drawing import (
     size_axis,
 )
 from collscope.reports.rendering.heat_map import Matrix, heat_figure
-from collscope.reports.rendering.layout import NUMBER, TEXT, table
+from collscope.reports.rendering.layout import NUMBER, TEXT, scaled, table
 from collscope.reports.rendering.page import Extras, Fact, Figure
 from collscope.units import count, figure, format_size
 
@@ -47,7 +47,7 @@ def _p2p_facts(found: P2p) -> Iterable[Fact]:
             continue
         s = max(spreads, key=lambda s: s.size_bytes)
         values = (
-            (s.time_us_min, s.time_us_median, s.time_us_max) if test == PING_PONG
+            (s.time_min_ns / 1e3, s.time_median_ns / 1e3, s.time_max_ns / 1e3) if test == PING_PONG
             else (s.algbw_gbps_min, s.algbw_gbps_median, s.algbw_gbps_max)
         )  # fmt: skip
         low, middle, high = (figure(v or 0.0, 4) for v in values)
@@ -67,12 +67,12 @@ def _p2p_facts(found: P2p) -> Iterable[Fact]:
 def _pairs(found: P2p, test: str, variant: str, title: str, unit: str) -> Figure | None:
     """A map of the ranks at the largest size that the most pairs have."""
     rows = [r for r in found.rows
-            if r.test == test and r.variant == variant and r.time_us is not None]  # fmt: skip
+            if r.test == test and r.variant == variant and r.time_ns is not None]  # fmt: skip
     pairs = Counter(r.size_bytes for r in rows)
     if not pairs or max(pairs.values()) < 2:  # one pair is no map
         return None
     size = max(pairs, key=lambda size: (pairs[size], size))
-    values = {(r.src, r.dst): r.time_us if test == PING_PONG else r.algbw_gbps
+    values = {(r.src, r.dst): scaled(r.time_ns, 1e3) if test == PING_PONG else r.algbw_gbps
               for r in rows if r.size_bytes == size}  # fmt: skip
     if test != ONE_WAY:  # both send: measured once for the two directions
         values |= {(dst, src): value for (src, dst), value in values.items()}
@@ -122,7 +122,7 @@ def _pair_curve(found: P2p) -> Figure | None:
         f"Bandwidth over message size, rank {found.curve_src} and rank {found.curve_dst}",
         "GB/s are of one direction, also where both ranks send.", make,
         table([("what", TEXT), ("size", NUMBER), ("GB/s", NUMBER), ("us", NUMBER)],
-              ((name, format_size(r.size_bytes), r.algbw_gbps, r.time_us)
+              ((name, format_size(r.size_bytes), r.algbw_gbps, scaled(r.time_ns, 1e3))
                for name, rows in zip(names, drawn.values(), strict=True) for r in rows)),
         {f"pair-{n}": name for n, name in enumerate(names)},
     )  # fmt: skip

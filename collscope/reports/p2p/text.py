@@ -22,6 +22,7 @@ from collscope.reports.rendering.layout import (
     Table,
     or_unknown,
     percent,
+    scaled,
     table,
 )
 from collscope.reports.rendering.page import Extras
@@ -44,7 +45,7 @@ def render_p2p(found: P2p, fmt: str) -> str:
     return in_format(
         fmt,
         in_words(found, notices=notice_notes(found)),
-        lambda: records_csv(PairRow, found.rows),
+        lambda: records_csv(PairRow.__struct_fields__, found.rows),
         lambda: ("collscope bench p2p", _sections(found, notices)),
         lambda: _extras(found),
     )
@@ -135,7 +136,7 @@ def _curve(found: P2p, src: int, dst: int) -> Table | None:
             if len(found.variants) == 1:
                 columns.append((f"{test} us", NUMBER))
                 for cell, row in zip(cells, rows, strict=True):
-                    cell.append(row and row.time_us)
+                    cell.append(row and scaled(row.time_ns, 1e3))
             unit = "GB/s" if len(found.variants) == 1 else variant
             columns.append((f"{test} {unit}", NUMBER))
             for cell, row in zip(cells, rows, strict=True):
@@ -198,7 +199,7 @@ def _matrix(ranks: Sequence[int], rows: Sequence[PairRow]) -> Table:
     """Rows are sources, columns destinations; where both send, both cells have their value."""
     cells: dict[tuple[int, int], float | None] = {}
     for row in rows:
-        value = row.time_us if row.test == PING_PONG else row.algbw_gbps
+        value = scaled(row.time_ns, 1e3) if row.test == PING_PONG else row.algbw_gbps
         cells[row.src, row.dst] = value
         if row.test != ONE_WAY:
             cells[row.dst, row.src] = value
@@ -247,12 +248,15 @@ def _latency(found: P2p) -> Table | None:
         columns += [("pairs", NUMBER), ("fastest us", NUMBER), ("median us", NUMBER),
                     ("slowest us", NUMBER)]  # fmt: skip
         body: list[tuple[object, ...]] = [
-            (s.variant, s.pairs, s.time_us_min, s.time_us_median, s.time_us_max)
+            (s.variant, s.pairs, s.time_min_ns / 1e3, s.time_median_ns / 1e3, s.time_max_ns / 1e3)
             for s in spreads.values()
         ]
     else:
         columns += [("pair", TEXT), ("latency us", NUMBER), ("MAD us", NUMBER)]
-        body = [(r.variant, f"{r.src}:{r.dst}", r.time_us, r.time_us_mad) for r in rows]
+        body = [
+            (r.variant, f"{r.src}:{r.dst}", scaled(r.time_ns, 1e3), scaled(r.time_mad_ns, 1e3))
+            for r in rows
+        ]
     return table(columns, body if several else [line[1:] for line in body])
 
 

@@ -261,8 +261,8 @@ def _report(
     )
 
 
-def _gain(old: float, new: float) -> float | None:
-    return old / new - 1 if new > 0 else None
+def _gain(old: float, new: float | None) -> float | None:
+    return old / new - 1 if new else None
 
 
 def _stored(key: CollectiveClass, rows: Mapping[CollectiveClass, ClassRow]) -> CollectiveClass:

@@ -40,8 +40,9 @@ _SAME = 0.01  # of the old value, a change that is drawn as none
 
 def prediction_extras(report: PredictionReport) -> Extras:
     """Facts and drawings of a prediction."""
+    told = report.new_ns is not None and bound_rows(report)
     drawings = {
-        "": (_step(report),) if bound_rows(report) else (),
+        "": (_step(report, report.new_ns or 0.0),) if told else (),
         "What bounds the step": tuple(_path(bound_rows(report))),
         "Classes that change": tuple(_classes(report.changed)),
     }
@@ -49,10 +50,14 @@ def prediction_extras(report: PredictionReport) -> Extras:
 
 
 def _facts(report: PredictionReport) -> Iterable[Fact]:
-    yield Fact("A step after the change", f"{in_range(report, report.new_ns)} ms",
-               f"{in_range(report, report.low_ns)} to {in_range(report, report.high_ns)} ms, "
-               f"{change_words(report, report.new_ns)}",
-               "Assumptions")  # fmt: skip
+    low, high = in_range(report, report.low_ns), in_range(report, report.high_ns)
+    if report.new_ns is None:
+        yield Fact("A step after the change", f"{low} to {high} ms",
+                   "most of the step has no known cause", "Assumptions")  # fmt: skip
+    else:
+        yield Fact("A step after the change", f"{in_range(report, report.new_ns)} ms",
+                   f"{low} to {high} ms, {change_words(report, report.new_ns)}",
+                   "Assumptions")  # fmt: skip
     yield Fact("A step as it is", f"{figure(report.step_ns / 1e6, 4)} ms",
                f"mean of {count(report.steps, 'step')} of the slowest of "
                f"{count(report.ranks, 'rank')}")  # fmt: skip
@@ -83,7 +88,7 @@ def _sums(bounds: Iterable[BoundRow]) -> dict[str, tuple[float, float]]:
     return dict(sorted(sums.items(), key=lambda s: order.index(s[0]) if s[0] in order else 99))
 
 
-def _step(report: PredictionReport) -> Figure:
+def _step(report: PredictionReport, new_ns: float) -> Figure:
     """The step as a bar before and after, in the parts of its longest path."""
     sums = _sums(bound_rows(report))
     marks = {
@@ -100,9 +105,9 @@ def _step(report: PredictionReport) -> Figure:
             ends = [end + ns / 1e6 for end, ns in zip(ends, part, strict=True)]
             for side, bar in enumerate(bars):
                 bar.set_gid(f"bound-{i}-{side}")
-        axis.errorbar(report.new_ns / 1e6, 1.1 + height / 2, fmt="|", color=INK, capsize=4, lw=1.4,
-                      xerr=[[max(0.0, report.new_ns - report.low_ns) / 1e6],
-                            [max(0.0, report.high_ns - report.new_ns) / 1e6]])  # fmt: skip
+        axis.errorbar(new_ns / 1e6, 1.1 + height / 2, fmt="|", color=INK, capsize=4, lw=1.4,
+                      xerr=[[max(0.0, new_ns - report.low_ns) / 1e6],
+                            [max(0.0, report.high_ns - new_ns) / 1e6]])  # fmt: skip
         axis.set_xlim(left=0)
         axis.set_xlabel("ms of one step")
         return drawing
@@ -110,7 +115,7 @@ def _step(report: PredictionReport) -> Figure:
     found = table(
         [("what", TEXT), ("before ms", NUMBER), ("after ms", NUMBER)],
         [*((kind, before / 1e6, after / 1e6) for kind, (before, after) in sums.items()),
-         ("the step", report.step_ns / 1e6, report.new_ns / 1e6),
+         ("the step", report.step_ns / 1e6, new_ns / 1e6),
          ("low end of the range", None, report.low_ns / 1e6),
          ("high end of the range", None, report.high_ns / 1e6)],
     )  # fmt: skip

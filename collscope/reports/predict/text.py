@@ -13,6 +13,7 @@ from collscope.reports.predict.words import (
     class_cells,
     in_range,
     ms,
+    new_words,
     origin_words,
 )
 from collscope.reports.rendering.class_words import other_gpus_words
@@ -31,6 +32,7 @@ _NAMED = 3  # classes in a sentence
 _OVER = 1.1  # of the given step: what the GPU alone takes contradicts it
 _STEP_FROM = {
     "marks": "between the profiler's step marks",
+    "graphs": "from the launches of graphs: each step is one, or a few that recur",
     "kernels": "from the kernels that recur: the profiler marked no steps",
     "period": "from the period of the collectives: the profiler marked no steps",
     "given": "as many as was said at ingest (--steps)",
@@ -123,9 +125,15 @@ def _answer(report: PredictionReport) -> Iterable[str]:
         else "Step time"
     )
     yield (
-        f"{called} {ms(report.step_ns)} -> {_new(report)}, {change_words(report, report.new_ns)}, "
-        f"with {origin_words(report.times_from)}."
+        f"{called} {ms(report.step_ns)} -> {new_words(report)}, with"
+        f" {origin_words(report.times_from)}."
     )
+    if report.new_ns is None:
+        yield (
+            "Nothing within that range is likelier: idle time without a known cause is"
+            f" {100 * report.knowledge.idle_unexplained:.0f} % of a step. Trace with CPU activities"
+            " and enable_cuda_sync_events, which shows what waits for what."
+        )
     yield from _of_given(report)
     yield from _of_untold(report)
     yield from _of_unknown(report)
@@ -249,6 +257,8 @@ def _starts(report: PredictionReport) -> str:
 def _bounds_table(report: PredictionReport) -> Table:
     columns = [("what", TEXT), ("of", TEXT), ("before ms", NUMBER), ("after ms", NUMBER)]
     rows = [(b.kind, b.of, b.before_ns / 1e6, b.after_ns / 1e6) for b in bound_rows(report)]
+    if report.new_ns is None:
+        return table(columns, [])
     total = ("step", None, report.step_ns / 1e6, report.new_ns / 1e6)
     return table(columns, [*rows, total] if rows else rows)
 
@@ -300,9 +310,3 @@ def _table(changes: Iterable[ChangedClass]) -> Table:
             for c in changes
         ),
     )  # fmt: skip
-
-
-def _new(report: PredictionReport) -> str:
-    """The predicted step time and its range."""
-    new, low, high = (in_range(report, ns) for ns in (report.new_ns, report.low_ns, report.high_ns))
-    return f"{new} ms ({low} to {high})" if low != high else f"{new} ms"

@@ -47,6 +47,16 @@ def change_words(report: PredictionReport, new_ns: float) -> str:
     return f"{percent} % {'longer' if change > 0 else 'shorter'}"
 
 
+def new_words(report: PredictionReport) -> str:
+    """The predicted step time, its range and its change; the range alone where that is known."""
+    low, high = (in_range(report, ns) for ns in (report.low_ns, report.high_ns))
+    if report.new_ns is None:
+        return f"{low} to {high} ms"
+    new = in_range(report, report.new_ns)
+    whole = f"{new} ms ({low} to {high})" if low != high else f"{new} ms"
+    return f"{whole}, {change_words(report, report.new_ns)}"
+
+
 def class_cells(key: CollectiveClass) -> tuple[str, str | None, str]:
     """Operation with its ranks, datatype and size of a class."""
     return (

@@ -10,7 +10,7 @@ from collscope.units import count, format_size
 
 def class_words(row: ClassRow) -> str:
     """A class in a sentence."""
-    what = row.op
+    what = row.op.value
     if row.count is not None and row.datatype is not None:
         what += f" of {row.count} {row.datatype} ({format_size(row.size_bytes)})"
     elif row.size_bytes is not None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
-from msgspec.structs import astuple
 
 from collscope.model.note import Note
 from collscope.writing import inert
+
+_NS = re.compile(r"(_min|_mad)?_ns$")  # of a field's name
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
@@ -25,9 +27,25 @@ def to_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     return out.getvalue()
 
 
-def records_csv(kind: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> str:
-    """CSV of records of one kind: a column for each field."""
-    return to_csv(kind.__struct_fields__, map(astuple, rows))
+def records_csv(
+    names: Sequence[str],
+    rows: Iterable[msgspec.Struct],
+    words: Callable[[object], object] | None = None,
+) -> str:
+    """CSV of records: a column for each field named; times, which records have in ns, in us.
+
+    The column of `time_ns` is `time_us`, that of `time_min_ns` is `time_us_min`.
+
+    words  what is written for a value; None: the value
+    """
+    columns = [_NS.sub(r"_us\1", name) for name in names]
+    cells = ([_value(row, name) for name in names] for row in rows)
+    return to_csv(columns, cells if words is None else (map(words, row) for row in cells))
+
+
+def _value(row: msgspec.Struct, name: str) -> object:
+    value = getattr(row, name)
+    return value / 1000 if name.endswith("_ns") and value is not None else value
 
 
 def _csv_cell(value: object) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import log2
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,6 +23,7 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
+from collscope.model import Op
 from collscope.units import format_size
 
 if TYPE_CHECKING:
@@ -209,19 +210,19 @@ def _key(artist: Artist | BarContainer, label: str) -> Key:
     return Key(label, "var(--ink)" if colour == INK else colour, sign, artist.get_gid() or "")
 
 
-def colour_of(ops: Iterable[str]) -> Mapping[str, str]:
-    """A colour per operation; of all that a report has, so that its drawings have the same."""
-    return {op: COLOURS[i % len(COLOURS)] for i, op in enumerate(sorted(set(ops)))}
+def colour_of(ops: Sequence[Op]) -> Mapping[Op, str]:
+    """A colour per operation; of all that a report has, in order, so that its drawings agree."""
+    return {op: COLOURS[i % len(COLOURS)] for i, op in enumerate(ops)}
 
 
-def marker_of(ops: Iterable[str]) -> Mapping[str, str]:
+def marker_of(ops: Sequence[Op]) -> Mapping[Op, str]:
     """A mark per operation: another shape where the colours begin again."""
-    return {op: "osD^"[i // len(COLOURS) % 4] for i, op in enumerate(sorted(set(ops)))}
+    return {op: "osD^"[i // len(COLOURS) % 4] for i, op in enumerate(ops)}
 
 
-def hatch_of(ops: Iterable[str]) -> Mapping[str, str]:
+def hatch_of(ops: Sequence[Op]) -> Mapping[Op, str]:
     """A hatch per operation, for bars: none until the colours begin again."""
-    return {op: "//" if i >= len(COLOURS) else "" for i, op in enumerate(sorted(set(ops)))}
+    return {op: "//" if i >= len(COLOURS) else "" for i, op in enumerate(ops)}
 
 
 def series_style(number: int, *, marked: bool = True) -> dict[str, Any]:

@@ -85,6 +85,12 @@ class _Part(msgspec.Struct, frozen=True):
         return _Part(figure, text, columns, head, picture_of(drawn).get_figheight())
 
 
+def stacked(figures: Sequence[Figure]) -> Whole:
+    """Figures one below the other, as one of matplotlib."""
+    with mpl.rc_context(_STYLE):
+        return _stacked(figures)
+
+
 def _stacked(figures: Sequence[Figure]) -> Whole:
     parts = [_Part.of(figure) for figure in figures]
     height = sum(part.head + part.height + _GAP for part in parts)

@@ -46,8 +46,8 @@ def step_facts(traced: TracedParts | None) -> list[Fact]:
     if traced is None or not traced.parts:
         return []
     return [
-        Fact(f"Step of {cell.label}", f"{cell.time_us / 1000:.2f} ms", "", "Step")
-        for cell in traced.parts[0].cells if cell.time_us is not None
+        Fact(f"Step of {cell.label}", f"{cell.time_ns / 1e6:.2f} ms", "", "Step")
+        for cell in traced.parts[0].cells if cell.time_ns is not None
     ]  # fmt: skip
 
 

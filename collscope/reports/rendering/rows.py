@@ -66,14 +66,14 @@ def _json_lines(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _objects(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    names = _distinct(columns)
+    names = distinct(columns)
     return (dict(zip(names, row, strict=True)) for row in rows)
 
 
-def _distinct(columns: Sequence[str]) -> list[str]:
+def distinct(columns: Sequence[str]) -> list[str]:
     """Names of columns as sqlite3's shell makes them distinct.
 
-    >>> _distinct(["a", "b", "a"])
+    >>> distinct(["a", "b", "a"])
     ['a', 'b', 'a:1']
     """
     names: list[str] = []
@@ -91,7 +91,7 @@ def _parquet(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
         import polars  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise MissingToolError("polars: not installed. Run 'pip install polars'.") from error
-    frame = polars.DataFrame(rows, _distinct(columns), orient="row", infer_schema_length=None)
+    frame = polars.DataFrame(rows, distinct(columns), orient="row", infer_schema_length=None)
     written = BytesIO()
     frame.write_parquet(written)
     return written.getvalue()

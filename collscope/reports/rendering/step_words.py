@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from collscope.reports.compare.answer import PartCell, PartComparison, TracedParts, TracedSteps
-from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, table
+from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, scaled, table
 from collscope.reports.tolerances import TOTAL_THRESHOLD
 from collscope.units import count
 
@@ -30,6 +30,7 @@ _PARTS = {
 }
 _STEP_FROM = {
     "marks": "marked by the profiler",
+    "graphs": "by launches of graphs",
     "kernels": "by recurring kernels",
     "period": "by recurring collectives",
     "given": "as given at ingest",
@@ -87,9 +88,9 @@ def step_sections(
 def _profiler(traced: TracedParts) -> Iterator[str]:
     """What the steps may take without the profiler, and what tells more of it."""
     known = [
-        (run.label, run.unprofiled_low_us / 1000, run.unprofiled_high_us / 1000)
+        (run.label, run.unprofiled_low_ns / 1e6, run.unprofiled_high_ns / 1e6)
         for run in traced.runs
-        if run.unprofiled_low_us is not None and run.unprofiled_high_us is not None
+        if run.unprofiled_low_ns is not None and run.unprofiled_high_ns is not None
     ]
     if len(known) < len(traced.runs):
         return
@@ -120,7 +121,7 @@ def _kernels(traced: TracedParts, short: Mapping[str, str], ratios: bool) -> Ite
     for kernel in traced.kernels[:_MOST_CLASSES]:
         row: list[object] = [kernel.key.kind, kernel.key.size_bytes, kernel.key.nranks]
         for place, cell in enumerate(kernel.cells):
-            row.append(cell.time_us)
+            row.append(scaled(cell.time_ns, 1e3))
             if place:
                 row.append(_ratio(cell)[0] if ratios else cell.speed_up)
         rows.append(row)
@@ -135,7 +136,7 @@ def _apart(part: PartComparison, whole: Sequence[PartComparison]) -> bool:
     mean, step = by_part.get(part.part), by_part.get("step")
     if mean is None or step is None:
         return False
-    matters = TOTAL_THRESHOLD * (step.cells[0].time_us or math.inf)
+    matters = TOTAL_THRESHOLD * (step.cells[0].time_ns or math.inf)
     for own, other in zip(part.cells[1:], mean.cells[1:], strict=True):
         change, usual = _change(part.cells[0], own), _change(mean.cells[0], other)
         if change is not None and usual is not None and abs(change - usual) > matters:
@@ -144,9 +145,9 @@ def _apart(part: PartComparison, whole: Sequence[PartComparison]) -> bool:
 
 
 def _change(first: PartCell, other: PartCell) -> float | None:
-    if first.time_us is None or other.time_us is None:
+    if first.time_ns is None or other.time_ns is None:
         return None
-    return other.time_us - first.time_us
+    return other.time_ns - first.time_ns
 
 
 def _part_table(parts: Sequence[PartComparison], short: Mapping[str, str], ratios: bool) -> Table:
@@ -160,7 +161,7 @@ def _part_table(parts: Sequence[PartComparison], short: Mapping[str, str], ratio
     for part in parts:
         row: list[object] = [_PARTS[part.part], *([part.rank] if part.rank is not None else [])]
         for place, cell in enumerate(part.cells):
-            row.append(cell.time_us)
+            row.append(scaled(cell.time_ns, 1e3))
             if place:
                 row += _ratio(cell) if ratios else (cell.speed_up, cell.low, cell.high)
         rows.append(row)

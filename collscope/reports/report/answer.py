@@ -12,6 +12,7 @@ from typing import Annotated
 
 import msgspec
 
+from collscope.model import Op
 from collscope.reports.calls.answer import ClassRow, CommunicatorRow, Histogram
 from collscope.reports.coverage.answer import Coverage, Header
 from collscope.reports.efficiency.answer import Judgement
@@ -62,10 +63,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     coverage: Coverage
 
 
-def report_ops(report: Report) -> Sequence[str]:
+def report_ops(report: Report) -> Sequence[Op]:
     """Every operation of a report: each has one colour in all of its drawings."""
     classes = {row.op for row in report.classes} | {row.op for row in report.judgement.classes}
-    return sorted(classes | {row.op for h in report.histograms for b in h.bins for row in b.ops})
+    drawn = {row.op for h in report.histograms for b in h.bins for row in b.ops}
+    return sorted(classes | drawn, key=str)
 
 
 # Diagnostics of sources that had more calls than could be read.

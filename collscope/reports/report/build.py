@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from collscope.model import Op
 from collscope.reports.calls.answer import (
     class_rows,
     communicator_rows,
@@ -88,7 +89,7 @@ def _most_telling(rows: Sequence[JudgedClass]) -> Sequence[JudgedClass]:
     if any(row.calls for row in rows):
         return rows
     turns: dict[int, int] = {}
-    seen: Counter[tuple[str, int | None]] = Counter()
+    seen: Counter[tuple[Op, int | None]] = Counter()
     for row in sorted(rows, key=lambda row: -(row.size_bytes or 0)):
         turns[row.class_id] = seen[row.op, row.nranks]
         seen[row.op, row.nranks] += 1

@@ -53,20 +53,6 @@ def render(report: Report, fmt: str, extras: Extras | None = None, *, wide: bool
     )
 
 
-class _Shown(Report, frozen=True, kw_only=True):
-    """A report that a notebook shows as its page."""
-
-    def _repr_html_(self) -> str:
-        from collscope.reports.rendering.page import framed  # noqa: PLC0415 - for notebooks alone
-
-        return framed(render(self, "html"))
-
-
-def shown(report: Report) -> Report:
-    """The report, as a page in notebooks; without the drawings that need the store."""
-    return _Shown(**{name: getattr(report, name) for name in report.__struct_fields__})
-
-
 def _record(report: Report) -> dict[str, Any]:
     """What JSON has of it: with words where the report has codes."""
     body: dict[str, Any] = msgspec.to_builtins(report)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.calls.page import sizes_figure
-from collscope.reports.coverage.text import NO_SIZES, TELL_SIZES
+from collscope.reports.coverage.text import NO_SIZES, tell_sizes
 from collscope.reports.efficiency.judged_classes import JudgedClass
 from collscope.reports.efficiency.page import bars_figure, classes_figure, curve_figures
 from collscope.reports.efficiency.text import gain_words
@@ -18,7 +18,13 @@ from collscope.reports.report.answer import Report
 from collscope.reports.report.text import measured_only, no_sizes
 from collscope.reports.verdict.page import cards
 from collscope.reports.waiting.first_lines_text import traced_ranks, traced_share
-from collscope.reports.waiting.late_ranks_text import in_time, late_calls, matters, one_stop
+from collscope.reports.waiting.late_ranks_text import (
+    in_time,
+    late_calls,
+    matters,
+    most_of_lateness,
+    one_stop,
+)
 from collscope.reports.waiting.page import lateness_figure, step_figure, wait_figures
 from collscope.reports.waiting.strip import make_strip
 from collscope.reports.waiting.text import timeline_section
@@ -63,7 +69,7 @@ def _facts(report: Report) -> Iterable[Fact]:
                    f"if every measured class reached its ceiling{between}{of}",
                    "Efficiency and gain")  # fmt: skip
     if no_sizes(report):
-        yield Fact("The job would be faster by", "not known", f"{NO_SIZES}; {TELL_SIZES}",
+        yield Fact("The job would be faster by", "not known", f"{NO_SIZES}; {tell_sizes(report)}",
                    "Findings" if report.findings else "Classes")  # fmt: skip
     if report.findings:
         first = report.findings[0]
@@ -165,6 +171,8 @@ def _late(report: Report) -> Fact:
     elif not late and (stop := one_stop(ranks)) is not None:
         value = f"rank {stop.rank}, once"
         words = f"{figure(stop.late_max_ns / 1e6)} ms late to one call, which is most lateness"
+    elif not late and (alone := most_of_lateness(ranks)) is not None:
+        value = f"rank {alone.rank}, perhaps"
     elif not late:
         words = f"most often rank {most.rank}: {words}"
     elif not matters(most, ranks):

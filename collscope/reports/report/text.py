@@ -11,10 +11,10 @@ from collscope.reports.calls.text import classes, communicators, histograms
 from collscope.reports.coverage.answer import Header
 from collscope.reports.coverage.text import (
     NO_SIZES,
-    TELL_SIZES,
     calls_missing_sentence,
     coverage_section,
     run_section,
+    tell_sizes,
 )
 from collscope.reports.efficiency.text import gain_sentences, judgement, measured_sentences
 from collscope.reports.fabric.text import transports_section
@@ -37,6 +37,9 @@ from collscope.reports.waiting.first_lines_text import (
 from collscope.reports.waiting.text import timeline_section
 from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import count, format_size, format_time
+
+# Kernels that may be collectives are no small number: all that follows is without them.
+_NAMES_IN_DOUBT = ("no_collective", "may_be_collectives")
 
 
 def sections(report: Report) -> tuple[Section, ...]:
@@ -82,13 +85,16 @@ def _answer(report: Report) -> Iterable[str]:
     yield from withheld_sentences(report.timeline)
     yield from cut_sentence(report.timeline.cut)
     yield from measured_sentences(report.judgement)
+    for row in report.coverage.diagnostics:
+        if row.code in (*_NAMES_IN_DOUBT, "fused_kernels"):
+            yield f"{row.message[0].upper()}{row.message[1:]}."
     yield from share_of_time_sentence(report.timeline)
     if not measured_only(report):
         yield from _share_answer(report)
     yield from timeline_sentences(report.timeline)
     yield from gain_sentences(report)
     if no_sizes(report):
-        yield f"No gain is told: {NO_SIZES}. To know them: {TELL_SIZES}."
+        yield f"No gain is told: {NO_SIZES}. To know them: {tell_sizes(report)}."
     if header.communicators or header.calls:
         yield _size(header, at_least=calls_lost(report))
         yield from calls_missing_sentence(report)
@@ -96,7 +102,7 @@ def _answer(report: Report) -> Iterable[str]:
         yield "No calls and no profile in this run: no share of GPU time, and no gain of a job."
     elif not header.calls:
         yield "No calls: no log with COLL lines in this run (collscope ingest log PATH)."
-    if report.classes and report.classes[0].op != Op.UNKNOWN.value:
+    if report.classes and report.classes[0].op is not Op.UNKNOWN:
         yield f"Largest class: {_most(report.classes[0])}."
     if any(row.split_ns for row in report.classes) or (
         report.classes and all(row.kernel_ns for row in report.classes)
@@ -145,7 +151,7 @@ def _share_answer(report: Report) -> Iterable[str]:
 def _bound_is_unsure(report: Report) -> bool:
     """Rows of the traces are missing or doubtful, or no collective of several ranks is known."""
     codes = {row.code for row in report.coverage.diagnostics}
-    return bool(codes & {"kernels_lost", "idle_while_queued", "no_collective"})
+    return bool(codes & {"kernels_lost", "idle_while_queued", *_NAMES_IN_DOUBT})
 
 
 def _together(shares: Sequence[Share], whole: str, unsure: bool) -> str:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collscope.reports.rendering.csv import to_csv
+from collscope.model.note import Note
+from collscope.reports.rendering.csv import records_csv
 from collscope.reports.rendering.formats import in_format
-from collscope.reports.rendering.layout import NUMBER, TEXT, WORD, Item, Section, Table, table
+from collscope.reports.rendering.layout import (
+    NUMBER,
+    TEXT,
+    WORD,
+    Item,
+    Section,
+    Table,
+    scaled,
+    table,
+)
 from collscope.reports.roofline.answer import Roofline
 from collscope.roofline.catalogue import SystemRow
 from collscope.roofline.tables import BoundRow, RoofRow
@@ -32,8 +42,7 @@ def _readable(found: Roofline) -> tuple[str, list[Section]]:
 
 
 def _csv(rows: Sequence[SystemRow | RoofRow]) -> str:
-    columns = rows[0].__struct_fields__ if rows else ()
-    return to_csv(columns, ([getattr(row, name) for name in columns] for row in rows))
+    return records_csv(rows[0].__struct_fields__ if rows else (), rows)
 
 
 def _systems(rows: Sequence[SystemRow]) -> Table:
@@ -79,7 +88,8 @@ def _bounds(rows: Sequence[BoundRow], assumptions: dict[str, int]) -> Table:
         [
             (r.op, r.factor, r.limit_gbps, r.reachable_gbps,
              _between(r.reachable_low_gbps, r.reachable_high_gbps), r.algorithm, r.hard_gbps,
-             r.in_network_gbps, r.floor_us, _between(r.floor_low_us, r.floor_high_us), r.limit,
+             r.in_network_gbps, scaled(r.floor_ns, 1e3),
+             _between_us(r.floor_low_ns, r.floor_high_ns), r.limit,
              _numbers(r.assumptions, assumptions))
             for r in rows
         ],
@@ -88,6 +98,10 @@ def _bounds(rows: Sequence[BoundRow], assumptions: dict[str, int]) -> Table:
 
 def _between(low: float | None, high: float | None) -> str | None:
     return None if low is None or high is None else f"{low:.4g}-{high:.4g}"
+
+
+def _between_us(low_ns: float | None, high_ns: float | None) -> str | None:
+    return _between(scaled(low_ns, 1e3), scaled(high_ns, 1e3))
 
 
 def _sure(row: SystemRow) -> str:
@@ -109,14 +123,14 @@ def _roofs(rows: Sequence[RoofRow], assumptions: dict[str, int]) -> Table:
     return table(
         columns,
         [
-            (r.size_bytes, r.limit_gbps, r.reachable_gbps, r.fit_gbps, r.time_us,
-             _between(r.time_low_us, r.time_high_us), r.regime,
+            (r.size_bytes, r.limit_gbps, r.reachable_gbps, r.fit_gbps, scaled(r.time_ns, 1e3),
+             _between_us(r.time_low_ns, r.time_high_ns), r.regime,
              ", ".join(r.ranking[:_CHOICES]) or None, _numbers(r.assumptions, assumptions))
             for r in rows
         ],
     )  # fmt: skip
 
 
-def _numbers(texts: Sequence[str], known: dict[str, int]) -> str:
+def _numbers(notes: Sequence[Note], known: dict[str, int]) -> str:
     """Numbers of assumptions, given in the order in which they appear."""
-    return " ".join(str(known.setdefault(text, len(known) + 1)) for text in texts)
+    return " ".join(str(known.setdefault(note.text, len(known) + 1)) for note in notes)

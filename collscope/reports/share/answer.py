@@ -17,6 +17,7 @@ from collscope.reports.tolerances import (
     COMMUNICATION_BOUND_PERCENT,
     COMPUTE_BOUND_PERCENT,
     COPY_BOUND_PERCENT,
+    MIN_BOUND_NAMES,
     WHOLE_TABLE_PERCENT,
 )
 
@@ -302,7 +303,7 @@ def bound_by(share: Share) -> Bound | None:
 
     Of an excerpt, what is not shown may be collectives, or not: both ends must agree.
     """
-    if share.percent is None:
+    if share.percent is None or share.rows < MIN_BOUND_NAMES:
         return None
     hidden = hidden_percent(share)
     if share.percent >= COMMUNICATION_BOUND_PERCENT:

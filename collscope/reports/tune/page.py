@@ -12,7 +12,7 @@ from collscope.reports.rendering.drawing import (
     Sheet,
     log_axis,
 )
-from collscope.reports.rendering.layout import NUMBER, TEXT, table
+from collscope.reports.rendering.layout import NUMBER, TEXT, scaled, table
 from collscope.reports.rendering.page import Extras, Fact, Figure
 from collscope.tuning.choose import PRESENT
 from collscope.tuning.records import TUNED, Tried, TunedClass, Tuning
@@ -31,7 +31,7 @@ _LINE = 0.2  # inches of a setting within its class
 
 def tuning_extras(found: Tuning) -> Extras:
     """Facts and drawings of a tune."""
-    shown = sorted(found.classes, key=lambda c: -c.weight_s)[:_MOST_CLASSES]
+    shown = sorted(found.classes, key=lambda c: -c.weight_ns)[:_MOST_CLASSES]
     left = len(found.classes) - len(shown)
     rest = f" {left} classes with less to win are not drawn." if left else ""
     return Extras(
@@ -52,11 +52,12 @@ def _facts(found: Tuning) -> Iterable[Fact]:
             yield Fact("The job's time, tuned", "not known", "give --step-ms, or ingest a profile")
         else:
             yield Fact("The job's time, tuned", _less(g.step), _between(g.step_low, g.step_high))
-    won = [c for c in found.classes if c.setting and c.present_us and c.tuned_us]
+    won = [c for c in found.classes if c.setting and c.present_ns and c.tuned_ns]
     if won and found.outcome == TUNED:
-        best = max(won, key=lambda c: ((c.present_us or 0) - (c.tuned_us or 0)) * c.calls)
+        best = max(won, key=lambda c: ((c.present_ns or 0) - (c.tuned_ns or 0)) * c.calls)
         yield Fact("Wins most", _name(best),
-                   f"{figure(best.present_us or 0, 4)} to {figure(best.tuned_us or 0, 4)} us with "
+                   f"{figure((best.present_ns or 0) / 1e3, 4)} to "
+                   f"{figure((best.tuned_ns or 0) / 1e3, 4)} us with "
                    f"{best.setting}", "Classes")  # fmt: skip
 
 
@@ -76,9 +77,9 @@ def _name(c: TunedClass) -> str:
 def _step(found: Tuning) -> Iterable[Figure]:
     """The step as it is and with the tuned setting; none where the step's time is not known."""
     gain, job = found.gain, found.job
-    if gain is None or gain.step is None or not job.seconds or found.outcome != TUNED:
+    if gain is None or gain.step is None or not job.time_ns or found.outcome != TUNED:
         return
-    before = job.seconds * 1e3
+    before = job.time_ns / 1e6
     low, after, high = (
         before * (1 - (gain.step if part is None else part))
         for part in (gain.step_high, gain.step, gain.step_low)
@@ -113,9 +114,9 @@ _KINDS = (("present", "o", "none", INK), ("default", "s", "none", COLOURS[0]),
 def _times(shown: Sequence[TunedClass], rest: str) -> Iterable[Figure]:
     """Each class with the present setting, the default, the tuned one, and the reachable time."""
     rows = [
-        (c, {"present": c.present_us, "default": c.default_us, "tuned": c.tuned_us,
-             "reachable": c.roof_us})
-        for c in shown if c.present_us or c.default_us
+        (c, {"present": scaled(c.present_ns, 1e3), "default": scaled(c.default_ns, 1e3),
+             "tuned": scaled(c.tuned_ns, 1e3), "reachable": scaled(c.roof_ns, 1e3)})
+        for c in shown if c.present_ns or c.default_ns
     ]  # fmt: skip
     if not rows:
         return
@@ -194,7 +195,7 @@ def _tried(found: Tuning, shown: Sequence[TunedClass], rest: str) -> Iterable[Fi
         [("class", TEXT), ("setting", TEXT), ("rounds", NUMBER), ("us", NUMBER),
          ("ratio", NUMBER), ("from", NUMBER), ("to", NUMBER), ("outcome", TEXT)],
         (
-            (_name(c), t.setting, t.rounds, t.time_us, f"{_ratio(t):.3f}",
+            (_name(c), t.setting, t.rounds, t.time_ns / 1e3, f"{_ratio(t):.3f}",
              *(None if part is None else f"{1 - part:.3f}" for part in (t.high, t.low)),
              "chosen" if chosen else "surely better" if t.accepted else None)
             for c, t, chosen in rows
@@ -250,6 +251,7 @@ def _ratio(t: Tried) -> float:
 def _says(c: TunedClass, t: Tried) -> str:
     interval = "" if t.low is None or t.high is None else f" ({1 - t.high:.3f} to {1 - t.low:.3f})"
     return (
-        f"{_name(c)}\n{t.setting}: {figure(t.time_us, 4)} us, {_ratio(t):.3f} of the present time"
+        f"{_name(c)}\n{t.setting}: {figure(t.time_ns / 1e3, 4)} us, {_ratio(t):.3f} of the present"
+        " time"
         f"{interval}, {count(t.rounds, 'round')}"
     )

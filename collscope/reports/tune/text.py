@@ -16,6 +16,7 @@ from collscope.reports.rendering.layout import (
     Table,
     or_unknown,
     percent,
+    scaled,
     table,
 )
 from collscope.reports.rendering.page import Extras
@@ -63,8 +64,8 @@ def _head(found: Tuning) -> Iterator[str]:
         g = found.gain
         yield (
             f"Collective time {_saved(g.collective, g.collective_low, g.collective_high)}, "
-            f"{figure(g.saved_us, 4)} us of all calls on one rank; {count(g.rounds, 'round')} in"
-            " turns."
+            f"{figure(g.saved_ns / 1000, 4)} us of all calls on one rank;"
+            f" {count(g.rounds, 'round')} in turns."
         )
         if g.step is not None:
             yield f"The job's time {_saved(g.step, g.step_low, g.step_high)}: {found.job.basis}."
@@ -78,11 +79,11 @@ def _head(found: Tuning) -> Iterator[str]:
     if found.outcome == DRY_RUN:
         yield f"{count(found.nranks, 'rank')}, {or_unknown(found.library)}; seed {found.seed}."
         return
-    estimate = "" if found.estimated_s is None else f", estimated {found.estimated_s:.0f} s"
+    estimate = "" if found.estimated_ns is None else f", estimated {found.estimated_ns / 1e9:.0f} s"
     yield (
         f"{count(found.nranks, 'rank')}, {or_unknown(found.library)}, {or_unknown(found.device)}; "
-        f"{count(found.launches, 'launch', 'launches')} in {found.seconds:.0f} s{estimate}, limit "
-        f"{found.time_limit_s:g} s; seed {found.seed}."
+        f"{count(found.launches, 'launch', 'launches')} in {found.took_ns / 1e9:.0f} s{estimate},"
+        f" limit {found.time_limit_ns / 1e9:g} s; seed {found.seed}."
     )
 
 
@@ -136,7 +137,8 @@ def _classes(classes: tuple[TunedClass, ...]) -> Table:
          ("tuned us", NUMBER), ("saved %", NUMBER), ("noise %", NUMBER), ("setting", TEXT)],
         [
             (c.class_id, c.op, c.datatype, format_size(c.size_bytes), c.nranks, c.calls,
-             c.present_us, c.default_us, c.tuned_us, percent(_part(c)), percent(c.noise_floor),
+             *(scaled(ns, 1e3) for ns in (c.present_ns, c.default_ns, c.tuned_ns)),
+             percent(_part(c)), percent(c.noise_floor),
              c.setting or ("-" if c.kept else "not worth it"))
             for c in classes
         ],
@@ -145,9 +147,9 @@ def _classes(classes: tuple[TunedClass, ...]) -> Table:
 
 def _part(c: TunedClass) -> float | None:
     """Part of the present time that is saved."""
-    if c.tuned_us is None or not c.present_us:
+    if c.tuned_ns is None or not c.present_ns:
         return None
-    return 1 - c.tuned_us / c.present_us
+    return 1 - c.tuned_ns / c.present_ns
 
 
 def _rows(found: Tuning) -> Table:
@@ -198,6 +200,6 @@ def _notes(found: Tuning) -> Iterator[str]:
             " changes. A GPU that waits less may run at lower clocks, and the job then gains"
             " less."
         )
-    yield from (f"{notice[:1].upper()}{notice[1:]}." for notice in found.notices)
+    yield from (f"{text[:1].upper()}{text[1:]}." for text in (note.text for note in found.notices))
     if found.files:
         yield f"Files: {', '.join(found.files)}."

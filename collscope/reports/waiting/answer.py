@@ -190,7 +190,8 @@ class StepRow(msgspec.Struct, frozen=True):
     mean_ns: float
     min_ns: int
     max_ns: int
-    step_from: Annotated[str, ("marks", "kernels", "period", "given")]  # as in the view `steps`
+    # as in the view `steps`
+    step_from: Annotated[str, ("marks", "graphs", "kernels", "period", "given")]
 
 
 class TimelineReport(msgspec.Struct, frozen=True):

@@ -169,17 +169,16 @@ def disagreements(report: Report) -> Iterable[Finding]:
         found = list(same)
         severity, title, advice = _KINDS[kind]
         more = f" And {len(found) - _MOST} more." if len(found) > _MOST else ""
+        places = sum(row.count for row in found)
         yield Finding(
             severity=severity,
             code=f"ranks_{kind}",
             title=f"{title} (by {origin}s)",
             detail=" ".join(row.message for row in found[:_MOST]) + more,
             advice=advice,
-            evidence=tuple(
-                Evidence(f"view disagreements, {origin}", None, count(row.count, "place"))
-                for row in found[:_MOST]
-                if row.count > 1
-            ),
+            evidence=(Evidence(f"view disagreements, {origin}", None, count(places, "place")),)
+            if places > len(found)
+            else (),
         )
 
 

@@ -61,10 +61,23 @@ def one_stop(ranks: Sequence[RankWaits]) -> RankWaits | None:
     return next((rank for rank in stops if not rank.straggler), None)
 
 
+def most_of_lateness(ranks: Sequence[RankWaits]) -> RankWaits | None:
+    """The rank with most of a lateness that costs time, which is no straggler."""
+    everything = sum(rank.late_total_ns for rank in ranks)
+    if not _costs_time(ranks) or any(rank.straggler for rank in ranks):
+        return None
+    most = max(ranks, key=lambda rank: rank.late_total_ns)
+    return most if most.late_total_ns >= STRAGGLER_SHARE * everything else None
+
+
+def _costs_time(ranks: Sequence[RankWaits]) -> bool:
+    seen, caused = sum(r.seen_ns for r in ranks), sum(r.caused_wait_ns for r in ranks)
+    return caused >= max(1, MIN_LATE_WAIT * seen)
+
+
 def no_single_rank(ranks: Sequence[RankWaits]) -> Iterable[str]:
     """Whose lateness costs time where no rank stands out: one stop, some ranks, or all."""
-    seen, caused = sum(r.seen_ns for r in ranks), sum(r.caused_wait_ns for r in ranks)
-    if any(rank.straggler for rank in ranks) or caused < max(1, MIN_LATE_WAIT * seen):
+    if any(rank.straggler for rank in ranks) or not _costs_time(ranks):
         return
     everything = sum(rank.late_total_ns for rank in ranks)
     stop = one_stop(ranks)
@@ -75,16 +88,24 @@ def no_single_rank(ranks: Sequence[RankWaits]) -> Iterable[str]:
             "calls."
         )
         return
+    alone = most_of_lateness(ranks)
+    if alone is not None:
+        yield (
+            f"Rank {alone.rank} has {100 * alone.late_total_ns / everything:.0f} % of all lateness,"
+            f" and comes last in {alone.late_last} of {late_calls(alone)}; whether it is late as a"
+            " rule they do not show."
+        )
+        return
     most = sorted(ranks, key=lambda rank: (-rank.late_total_ns, rank.rank))
     late = list(accumulate(rank.late_total_ns for rank in most))
     named = next(n for n, ns in enumerate(late, 1) if ns >= STRAGGLER_SHARE * everything)
-    if named > 1 and late[named - 1] >= MIN_ABOVE_EVEN * everything * named / len(ranks):
+    if late[named - 1] >= MIN_ABOVE_EVEN * everything * named / len(ranks):
         which = [str(rank) for rank in sorted(rank.rank for rank in most[:named])]
         yield (
             f"No single rank: ranks {', '.join(which[:-1])} and {which[-1]} have "
             f"{100 * late[named - 1] / everything:.0f} % of all lateness."
         )
-    elif named > 1:
+    else:
         yield "No single rank is late: which one comes last changes from call to call."
 
 

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from collscope.model import Op
 from collscope.reports.rendering.drawing import (
     PARTS,
     PLAIN,
@@ -100,10 +101,10 @@ def _class_styles(report: Report, ids: Sequence[int]) -> Iterator[tuple[str, str
     """Colour and hatch of some classes: the colour of the operation, a hatch for a further one."""
     op_of = {row.class_id: row.op for row in report.classes}
     colours = colour_of(report_ops(report))
-    seen: dict[str, int] = defaultdict(int)
+    seen: dict[Op | None, int] = defaultdict(int)
     for i in ids:
-        op = op_of.get(i, "")
-        yield colours.get(op, _OTHER), _EXPOSED[seen[op]]
+        op = op_of.get(i)
+        yield _OTHER if op is None else colours[op], _EXPOSED[seen[op]]
         seen[op] += 1
 
 

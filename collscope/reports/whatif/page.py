@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def fusion_extras(found: Fusion) -> Extras:
     """Time over threshold with its interval, the present one, and the fastest."""
     points = [
-        (row.setting, row.time_us / 1e3, (row.low_us or row.time_us) / 1e3,
-         (row.high_us or row.time_us) / 1e3, row.buckets)
-        for row in found.rows if row.setting is not None and row.time_us is not None
+        (row.setting, row.time_ns / 1e6, (row.low_ns or row.time_ns) / 1e6,
+         (row.high_ns or row.time_ns) / 1e6, row.buckets)
+        for row in found.rows if row.setting is not None and row.time_ns is not None
     ]  # fmt: skip
     if not points:
         return Extras()
@@ -38,8 +38,8 @@ def fusion_extras(found: Fusion) -> Extras:
             axis.plot(setting, ms, "o", ms=5, color=COLOURS[0], gid=f"setting-{i}")
             axis.annotate(str(buckets), (setting, ms), xytext=(0, 7), textcoords="offset points",
                           ha="center", fontsize=8)  # fmt: skip
-        if found.present.time_us is not None:
-            axis.axhline(found.present.time_us / 1e3, color=INK, ls="--",
+        if found.present.time_ns is not None:
+            axis.axhline(found.present.time_ns / 1e6, color=INK, ls="--",
                          label=f"now: {found.present_name}")  # fmt: skip
         if found.recommended is not None and found.recommended.setting is not None:
             axis.axvline(found.recommended.setting, color=COLOURS[1], ls=":", label="fastest")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collscope.reports.rendering.csv import to_csv
+from collscope.reports.rendering.csv import records_csv
 from collscope.reports.rendering.formats import in_format
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, percent, scaled, table
 from collscope.reports.rendering.page import Extras
@@ -14,8 +14,8 @@ from collscope.whatif.policies import Policy
 from collscope.whatif.records import Fusion, FusionRow, Recommended
 
 _CSV = (
-    "setting", "buckets", "smallest_bytes", "largest_bytes", "time_us", "low_us", "high_us",
-    "exposed_us", "line_us", "extrapolated",
+    "setting", "buckets", "smallest_bytes", "largest_bytes", "time_ns", "low_ns", "high_ns",
+    "exposed_ns", "line_ns", "extrapolated",
 )  # fmt: skip
 
 
@@ -47,12 +47,12 @@ def _sections(found: Fusion) -> list[Section]:
         Section("Recommendation", tuple(_recommendation(found))),
     ]
     if found.notices:
-        sections.append(Section("Notes", found.notices))
+        sections.append(Section("Notes", tuple(note.text for note in found.notices)))
     return sections
 
 
 def _csv(rows: Sequence[FusionRow]) -> str:
-    return to_csv(_CSV, ([getattr(row, name) for name in _CSV] for row in rows))
+    return records_csv(_CSV, rows)
 
 
 def _head(found: Fusion) -> list[str]:
@@ -65,7 +65,7 @@ def _head(found: Fusion) -> list[str]:
         "blocking": "each bucket is waited for before the next",
         "queued": "buckets follow each other on a stream, nothing runs beside them",
         "overlapped": "beside the backward pass, which ends after "
-        f"{figure((found.backward_us or 0) / 1e3, 4)} ms; gradients: {found.production}",
+        f"{figure((found.backward_ns or 0) / 1e6, 4)} ms; gradients: {found.production}",
     }[found.execution]
     lines = [what, f"Execution is {found.execution}: {how}.", f"Times: {found.times_from}."]
     if found.interpolation_error:
@@ -93,8 +93,8 @@ def _cells(found: Fusion, row: FusionRow) -> tuple[object, ...]:
     )
     return (
         name, row.buckets, format_size(row.smallest_bytes), format_size(row.largest_bytes),
-        *(scaled(us, 1e3) for us in (row.time_us, row.low_us, row.high_us, row.exposed_us,
-                                     row.line_us)),
+        *(scaled(ns, 1e6) for ns in (row.time_ns, row.low_ns, row.high_ns, row.exposed_ns,
+                                     row.line_ns)),
     )  # fmt: skip
 
 
@@ -110,8 +110,8 @@ def _recommendation(found: Fusion) -> list[str]:
         lines.append(f"Not slower within the uncertainty: {', '.join(others)}.")
     if found.per_bucket is not None:
         lines.append(
-            f"One more bucket costs {figure(found.per_bucket.per_bucket_us, 4)} us (least squares"
-            " over "
+            f"One more bucket costs {figure(found.per_bucket.per_bucket_ns / 1000, 4)} us (least"
+            " squares over "
             f"the rows, r2 {found.per_bucket.r_squared:.2f})."
         )
     return lines

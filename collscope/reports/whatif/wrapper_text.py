@@ -37,7 +37,7 @@ def _sections(found: WrapperTables) -> tuple[Section, ...]:
          ("largest", NUMBER), ("time ms", NUMBER)],
         [
             (r.mode, f"{r.threshold_kib} KiB", r.batches, format_size(min(r.sizes_bytes)),
-             format_size(max(r.sizes_bytes)), scaled(r.time_us, 1e3))
+             format_size(max(r.sizes_bytes)), scaled(r.time_ns, 1e6))
             for r in found.fusion
         ],
     )  # fmt: skip
@@ -59,7 +59,7 @@ def _elements(rows: tuple[ElementRow, ...], *, checked: bool) -> Table:
             (
                 r.mode,
                 r.elements,
-                r.time_us,
+                scaled(r.time_ns, 1e3),
                 r.iterations,
                 *([r.n_wrong] if checked else ()),
                 r.status,
@@ -71,13 +71,13 @@ def _elements(rows: tuple[ElementRow, ...], *, checked: bool) -> Table:
 
 def _csv(found: WrapperTables) -> str:
     single = [
-        (name, r.mode, r.elements, None, 1, r.time_us, r.n_wrong)
+        (name, r.mode, r.elements, None, 1, scaled(r.time_ns, 1e3), r.n_wrong)
         for name, rows in (("value", found.values), ("time", found.times))
         for r in rows
     ]
     fused = [
-        ("fusion", r.mode, sum(r.sizes_bytes) // 4, r.threshold_kib * 1024, r.batches, r.time_us,
-         None)
+        ("fusion", r.mode, sum(r.sizes_bytes) // 4, r.threshold_kib * 1024, r.batches,
+         scaled(r.time_ns, 1e3), None)
         for r in found.fusion
     ]  # fmt: skip
     columns = ("test", "mode", "floats", "threshold_bytes", "batches", "time_us", "n_wrong")

@@ -74,6 +74,13 @@ class _Rule(msgspec.Struct, frozen=True):
     contradicted: int
 
 
+class _Order(msgspec.Struct, frozen=True):
+    """What waits are for, by their order."""
+
+    turns: dict[int, tuple[int, int]]  # as of `_turns`
+    bursts: list[dict[int, int]]  # as of `_bursts`
+
+
 class EventSites(msgspec.Struct, frozen=True, dict=True):
     """What the waits of one trace may be for."""
 
@@ -194,8 +201,8 @@ def rule_edges(sites: EventSites, waits: Sequence[Wait], explained: Bools) -> Ed
         key = (*wait.around, (wait.target, int(wait.first)))
         by_calls.setdefault(key, []).append(wait)
     groups = list(by_calls.values())
-    turns = _turns(waits)
-    rules = [rule for k, of_site in enumerate(groups) for rule in _rules(sites, k, of_site, turns)]
+    order = _Order(_turns(waits), _bursts(sites, waits))
+    rules = [rule for k, of_site in enumerate(groups) for rule in _rules(sites, k, of_site, order)]
     chosen = _chosen(rules, explained)
     counts, lists = Edges(), [edge_list([], [])]
     for number, of_site in enumerate(groups):
@@ -241,16 +248,16 @@ def _chosen(rules: Sequence[_Rule], explained: Bools) -> dict[int, tuple[_Rule, 
     return chosen
 
 
-def _rules(
-    sites: EventSites, site: int, waits: Sequence[Wait], turns: dict[int, tuple[int, int]]
-) -> Iterator[_Rule]:
+def _rules(sites: EventSites, site: int, waits: Sequence[Wait], order: _Order) -> Iterator[_Rule]:
     """Rules that the recorded times do not contradict."""
     placed = sites.placed
     call = np.array([w.call for w in waits])
     targets = (waits[0].target,) if waits[0].target >= 0 else waits[0].ahead
     latest = np.searchsorted(sites.records, call) - 1
     plain = True  # where nothing shows which: the last event recorded, for the next launch
-    candidates = np.vstack([*_candidates(sites, latest), *_in_turn(sites, call, turns)])
+    in_bursts = [[rows.get(c, NONE) for c in call.tolist()] for rows in order.bursts]
+    in_turn = _in_turn(sites, call, order.turns)
+    candidates = np.vstack([*_candidates(sites, latest), *in_turn, *in_bursts])
     for target in targets:
         destination = _next(sites.launches, target, call)
         rows = np.where(destination >= 0, candidates, NONE)
@@ -337,6 +344,32 @@ def _turns(waits: Sequence[Wait]) -> dict[int, tuple[int, int]]:
         if target >= 0:
             of_stream.setdefault(target, []).append(call)
     return {c: (k, calls[0]) for calls in of_stream.values() for k, c in enumerate(calls)}
+
+
+def _bursts(sites: EventSites, waits: Sequence[Wait]) -> list[dict[int, int]]:
+    """Per stream of collectives the row that each wait, by its call, is for in its burst.
+
+    What launched a step's collectives waits for all of them afterwards, in the order of their
+    launches, as DDP does for its buckets: the last of the waits that no launch of a collective
+    parts is for the last collective before them, the one before it for the one before.
+    """
+    own = [w for w in waits if not w.first]
+    target = np.array([w.target if w.target >= 0 else next(iter(w.ahead), NONE) for w in own])
+    call = np.array([w.call for w in own])
+    order = np.lexsort((call, target))
+    found = []
+    for rows, launched in sites.collectives:
+        before = np.searchsorted(launched, call[order])
+        key = np.stack([target[order], before])
+        starts = np.concatenate([[True], (key[:, 1:] != key[:, :-1]).any(axis=0)])[: len(order)]
+        begin = np.flatnonzero(starts)
+        size = np.diff(np.append(begin, len(order)))
+        place = np.arange(len(order)) - np.repeat(begin, size)
+        at = before - np.repeat(size, size) + place
+        good = (at >= 0) & (at < len(rows))
+        calls = call[order][good].tolist()
+        found.append(dict(zip(calls, rows[at[good]].tolist(), strict=True)))
+    return found
 
 
 def recorded_behind(host: HostRecord, records: Ints) -> Ints:

@@ -24,7 +24,13 @@ from collscope.timeline.recorded_job import RecordedJob, lone_exchanges, recorde
 from collscope.timeline.records import Knowledge, Prediction
 from collscope.timeline.starts import Starts
 from collscope.timeline.step_bounds import step_bounds
-from collscope.timeline.tolerances import GIVEN_STEP_ERROR, MAX_IDLE, MIN_STEP_REST, STARTS
+from collscope.timeline.tolerances import (
+    GIVEN_STEP_ERROR,
+    MAX_IDLE,
+    MAX_UNEXPLAINED,
+    MIN_STEP_REST,
+    STARTS,
+)
 from collscope.timeline.traced_transfers import Transfers, blocks_change
 from collscope.timeline.transfer_factors import NewTime, transfer_factors
 
@@ -82,8 +88,10 @@ def predict(
     margin = STARTS + max(0.0, abs(simulated / step - 1) - STARTS)
     alone, waits = lone_exchanges(recorded)
     margin += waits / step
-    if factors.exact and (factors.middle == 1).all():
+    same = factors.exact and bool((factors.middle == 1).all())
+    if same:
         others, margin = [], 0.0
+    told = same or idle <= MAX_UNEXPLAINED
     low, high = prediction_range(ratio, others, margin)
     if (factors.high <= 1).all():
         # No faster collective makes a step longer; a slower host of the other start does.
@@ -95,7 +103,7 @@ def predict(
         starts_off_ns=recorded.starts_off_ns(recorded.simulated, recorded.starts),
         other_starts_off_ns=_other_starts_off(player, middle, starts),
         recorded_ns=step,
-        new_ns=base * ratio,
+        new_ns=base * ratio if told else None,
         low_ns=base * low,
         high_ns=base * high,
         simple_ns=base * (1 - _simple_saving(recorded, factors.middle) / step),
@@ -127,8 +135,8 @@ def predict(
             host_calls=recorded.host_calls,
             event_records=recorded.event_records,
         ),
-        bound_before=step_bounds(recorded, before, base),
-        bound_after=step_bounds(recorded, after, base * ratio),
+        bound_before=step_bounds(recorded, before, base) if told else (),
+        bound_after=step_bounds(recorded, after, base * ratio) if told else (),
     )
 
 

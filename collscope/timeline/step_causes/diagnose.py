@@ -25,7 +25,6 @@ from collscope.timeline.step_causes.records import (
 )
 from collscope.timeline.step_causes.tolerances import (
     MIN_CAUSE_COST,
-    MIN_IN_GRAPHS,
     MIN_LATENESS_EACH_STEP,
     MOST_CAUSES,
 )
@@ -55,7 +54,7 @@ def diagnose(
     steps    in each trace, as given
     step_ns  the step without the profiler, where it was measured
     """
-    recorded = timeline.recorded(steps or _graph_launches(timeline), uneven=True)
+    recorded = timeline.recorded(steps, uneven=True)
     if not recorded.step_ns or recorded.steps.source == "window" or not recorded.steps.count.max():
         return Diagnosis((), None, None, 0, step_ns is None), recorded
     job = Job(recorded, timeline.host)
@@ -92,26 +91,6 @@ def diagnose(
         tuple(found), recorded.step_ns, ends, job.count, step_ns is None, tuple(marks)
     )
     return diagnosis, recorded
-
-
-def _graph_launches(timeline: Timeline) -> int | None:
-    """Steps of a job that launches each as one graph; None where it does not."""
-    rows, counts = timeline.rows, []
-    for trace, calls in enumerate(timeline.host):
-        if calls is None or not len(calls):
-            return None
-        launched = calls.of_row[calls.of_row >= 0]
-        held = np.bincount(launched, minlength=len(calls))
-        entries = rows.entry[rows.of(trace)]
-        collective = np.bincount(launched, entries[calls.of_row >= 0] >= 0, minlength=len(calls))
-        graphs = (held > 1) & (collective > 0)
-        # A step is a graph where little is launched beside, and the graphs are equal.
-        if graphs.sum() < 2 or held[graphs].sum() < MIN_IN_GRAPHS * len(launched):
-            return None
-        if len(np.unique(held[graphs])) > 1:
-            return None
-        counts.append(int(graphs.sum()))
-    return counts[0] if counts and len(set(counts)) == 1 else None
 
 
 def _candidates(job: Job, facts: Facts) -> Iterator[Candidate]:

@@ -40,9 +40,6 @@ MIN_LATENESS_EACH_STEP = 0.5
 MOST_CAUSES = 3
 """Causes that are named. Source: a choice, a verdict has ten lines."""
 
-MIN_IN_GRAPHS = 0.9
-"""Part of a job's launches that is in graphs, where each graph is a step. Source: a choice."""
-
 MIN_RECURRENCES = 2
 """Steps that show a gap. Source: a choice, what is seen once may be no part of a step."""
 
