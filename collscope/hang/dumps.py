@@ -48,6 +48,7 @@ def dump_evidence(
         sources.append(path)
         kinds.add(_kind(path))
         lost = any(d.severity in {Severity.DATA_LOSS, Severity.ERROR} for d in calls.diagnostics)
+        lost |= not calls.calls and not calls.groups  # a process has a group before it dumps
         # Two dumps of one rank: no name says which is of this job.
         if lost or calls.rank in read:
             damaged.add(calls.rank)

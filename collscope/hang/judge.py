@@ -11,7 +11,7 @@ waits in another call is held up itself, and is followed there. No clock is comp
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -232,36 +232,68 @@ def _walk(
         for group, seq in calls:
             reached[rank][group] = max(reached[rank].get(group, 0), seq)
     found = _Findings(shows_ends=evidence.kind == "dumps")
+    # Ranks that wait in equal calls wait for the same members: of thousands they are asked once.
+    ranks = _Ranks(set(evidence.damaged), made, reached, open_calls)
+    asked: dict[tuple[object, ...], tuple[set[int], bool]] = {}
     for rank, call in open_calls.items():
-        for member in groups.get(call.group, ()):
-            if member in evidence.damaged:
-                found.unknown.add(member)
-            elif member not in known:
-                found.silent.setdefault(member, call)
-            elif (other := made[member].get((call.group, call.seq))) is not None:
-                _compare(found, (rank, call), (member, other), open_calls)
-            elif reached[member].get(call.group, 0) >= call.seq:
-                _finished(found, rank, call)  # the ring buffer holds it no more
-            elif member in open_calls:
-                found.held_up[rank].add(member)
-            else:
-                found.never_called.setdefault(member, call)
+        key = (call.group, call.seq, call.op, call.count, call.datatype, call.root)
+        if key not in asked:
+            asked[key] = _ask(found, call, groups.get(call.group, ()), ranks)
+        held, ended = asked[key]
+        if held:
+            found.held_up[rank] = held
+        if ended:
+            _finished(found, rank, call)
     return found
+
+
+class _Ranks(NamedTuple):
+    """What is known of all ranks."""
+
+    damaged: set[int]
+    made: dict[int, dict[tuple[str, int], Call]]
+    reached: dict[int, dict[str, int]]
+    open_calls: dict[int, Call]
+
+
+def _ask(
+    found: _Findings, call: Call, members: Iterable[int], ranks: _Ranks
+) -> tuple[set[int], bool]:
+    """Members that are held up elsewhere, and whether one of them ended the call."""
+    held: set[int] = set()
+    ended = False
+    for member in members:
+        if member in ranks.damaged:
+            found.unknown.add(member)
+        elif member not in ranks.made:
+            found.silent.setdefault(member, call)
+        elif (other := ranks.made[member].get((call.group, call.seq))) is not None:
+            ended |= _compare(found, call, (member, other), ranks.open_calls, held)
+        elif ranks.reached[member].get(call.group, 0) >= call.seq:
+            ended = True  # the ring buffer holds it no more
+        elif member in ranks.open_calls:
+            held.add(member)
+        else:
+            found.never_called.setdefault(member, call)
+    return held, ended
 
 
 def _compare(
     found: _Findings,
-    waiting: tuple[int, Call],
+    call: Call,
     member: tuple[int, Call],
     open_calls: dict[int, Call],
-) -> None:
-    (rank, call), (peer, other) = waiting, member
+    held: set[int],
+) -> bool:
+    """Whether a member ended the call; adds it to those held up elsewhere."""
+    peer, other = member
     if _differs(call, other):
         found.different[call.group, call.seq] = call
     elif other.completed:
-        _finished(found, rank, call)
+        return True
     elif peer in open_calls and open_calls[peer] is not other:
-        found.held_up[rank].add(peer)
+        held.add(peer)
+    return False
 
 
 def _finished(found: _Findings, rank: int, call: Call) -> None:
@@ -344,7 +376,8 @@ def _judged_by_majority(
         for rank, c in calls.items()
     }
     ((common, times),) = Counter(marks.values()).most_common(1)
-    if 2 * times > len(marks) and times > 1:
+    # A printed line is no record: what contradicts others may be a damaged copy.
+    if 2 * times > len(marks) and times > 1 and evidence.kind != "stderr":
         minority = [rank for rank, mark in marks.items() if mark != common]
         reason = f"{times} of {len(marks)} members call something else."
         return _decided(

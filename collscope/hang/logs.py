@@ -7,15 +7,16 @@ alike has ended, and from the first on that some member lacks or made differentl
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from collscope.hang.records import EQUAL_COUNTS, Call, Claim, Evidence, RankEvidence
-from collscope.model import CommInit
+from collscope.model import CommInit, Op
 from collscope.model.datatype import datatype_of
+from collscope.model.op import parse_op
 from collscope.parsers.nccl_log import MessageKind, parse_init
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from collscope.model.scanned_log import LogScan
 
+# Counters of the scanner: lines that are not whole, or stand there more or less often than printed.
+_DAMAGE = ("torn", "interleaved", "overlong", "nul", "invalid_number", "repeated")
 _Process = tuple[int, int]  # file, process of the scan
 
 
@@ -55,6 +58,8 @@ def log_evidence(logs: Sequence[tuple[str, LogScan]]) -> Evidence | None:
     }
     sources = tuple(path for path, _ in logs)
     claims = _never_began(comms, world, size)
+    torn = {number for number, (_, scan) in enumerate(logs) if _damaged(scan)}
+    reused |= {process for process in rank_of if process[0] in torn}
     twice = {rank for rank, times in Counter(rank_of.values()).items() if times > 1}
     damaged = twice | {rank_of[process] for process in reused if process in rank_of}
     members: dict[str, dict[int, int]] = defaultdict(dict)  # group: rank of it, world rank
@@ -92,6 +97,29 @@ def log_evidence(logs: Sequence[tuple[str, LogScan]]) -> Evidence | None:
         sources=sources,
         claims=claims,
     )  # fmt: skip
+
+
+def _damaged(scan: LogScan) -> bool:
+    """Whether lines are torn, lost or not what the library writes: the log proves nothing."""
+    return (
+        any(scan.counters.get(name, 0) for name in _DAMAGE)
+        or bool(scan.damage)
+        or any("opCount" in text or "nranks=" in text for _, text in scan.unknown_samples)
+        or any(parse_op(name) is Op.UNKNOWN for name in scan.ops)
+        or bool(scan.unended.strip())
+        or _lacks_numbers(scan)
+    )
+
+
+def _lacks_numbers(scan: LogScan) -> bool:
+    """Whether the calls of a communicator, where they are numbered, do not have every number."""
+    numbers: dict[int, list[int]] = defaultdict(list)
+    for comm, number in zip(scan.coll.comm.tolist(), scan.coll.op_count.tolist(), strict=True):
+        numbers[comm].append(number)
+    return any(
+        len(set(own)) > 1 and any(b not in (a, a + 1) for a, b in pairwise(own))
+        for own in numbers.values()
+    )
 
 
 def _read_comms(

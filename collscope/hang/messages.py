@@ -57,6 +57,7 @@ _OPS = {
     "_ALLGATHER_BASE": "AllGather", "ALLGATHER": "AllGather",
     "_REDUCE_SCATTER_BASE": "ReduceScatter", "REDUCE_SCATTER": "ReduceScatter",
     "ALLTOALL_BASE": "AllToAll", "ALLTOALL": "AllToAll", "BARRIER": "Barrier",
+    "SEND": "Send", "RECV": "Recv", "COALESCED": "Coalesced",
 }  # fmt: skip
 
 
@@ -97,8 +98,7 @@ class _File:
         found = self.found
         prefix = _RANK.search(line)
         rank = int(prefix[1] or prefix[2]) if prefix else self.rank
-        if (work := _WORK.search(line)) and rank is not None:
-            op = _OPS.get(work[2], work[2].title())
+        if (work := _WORK.search(line)) and rank is not None and (op := _OPS.get(work[2])):
             found.work[rank, int(work[1])] = (op, int(work[3]) if work[3] else None)
             self.said = True
         if status := _STATUS.search(line):
