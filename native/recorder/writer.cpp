@@ -312,6 +312,9 @@ private:
         if (!waiting_.empty()) {
             return;  // the file takes nothing at present
         }
+        const Cell end = cell_of(end_record, 1, 0, EndBody{monotonic_ns()});
+        add(end.header, end.body);
+        write();
         ::close(file_);
         file_ = -1;
         if (++segment_ >= segments) {

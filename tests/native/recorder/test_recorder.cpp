@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <functional>
+#include <random>
 #include <set>
 #include <thread>
 
@@ -304,6 +305,12 @@ void rotation() {
     CHECK(found.of(file_record).size() == static_cast<std::size_t>(found.files));
     CHECK(found.of(comm_record).size() == static_cast<std::size_t>(found.files));
     CHECK(found.of(call_record).back().as<CallBody>().seq == 39999);
+    // Every file but the last says that another follows.
+    const auto ends = found.of(end_record);
+    CHECK(ends.size() + 1 == static_cast<std::size_t>(found.files));
+    for (const Record& end : ends) {
+        CHECK(end.header.small == 1);
+    }
     for (std::size_t i = 1; i < found.records.size(); ++i) {
         CHECK(found.records[i].header.ordinal == found.records[0].header.ordinal + i);
     }
@@ -405,6 +412,44 @@ void killed(int signal_number) {
 void sigkill() { killed(SIGKILL); }
 void aborted() { killed(SIGABRT); }
 
+// Whatever the moment of the kill: what stands in the file is a beginning of what was called.
+void killed_at_random() {
+    level("all");
+    const std::string all = folder;
+    std::mt19937 moments(1);
+    constexpr unsigned longest_us = 20000;
+    std::size_t most = 0;
+    for (int i = 0; i < 200; ++i) {
+        folder = all + "/" + std::to_string(i);
+        setenv("COLLSCOPE_RECORDER_DIR", folder.c_str(), 1);
+        const pid_t child = fork();
+        if (child == 0) {
+            int mask = 0;
+            CommV5 comm("ncclProfiler_v5", 42, 0, 2, &mask);
+            for (std::uint64_t call = 0;; ++call) {
+                comm.whole_call("AllReduce", call, call, 2, call, call + 1);
+                if (call % 100 == 0) {
+                    usleep(500);
+                }
+            }
+        }
+        usleep(static_cast<useconds_t>(moments() % longest_us));
+        kill(child, SIGKILL);
+        int status = 0;
+        CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+        const Files found(folder);
+        for (std::size_t n = 0; n < found.records.size(); ++n) {
+            CHECK(found.records[n].header.ordinal == n);
+        }
+        const auto calls = found.of(call_record);
+        for (std::size_t n = 0; n < calls.size(); ++n) {
+            CHECK(calls[n].as<CallBody>().seq == n);
+        }
+        most = std::max(most, calls.size());
+    }
+    CHECK(most > 0);
+}
+
 // The control file of `collscope attach`: read once a second.
 void control() {
     level("off");
@@ -450,6 +495,7 @@ int main(int argc, char** argv) {
         {"forked", forked},
         {"sigkill", sigkill},
         {"aborted", aborted},
+        {"killed_at_random", killed_at_random},
         {"control", control},
     };
     const auto found = cases.find(argc == 3 ? argv[1] : "");
