@@ -32,6 +32,7 @@ DIALECTS = {
     "trace": (
         "traces.rocprof_json",
         "traces.kineto",
+        "recorders.own_recorder",
         "recorders.flight_pickle",
         "recorders.flight_recorder",
         "recorders.clog",

@@ -52,6 +52,7 @@ def codes(found: RecordedCalls) -> dict[str, int]:
         (ACCL, "accl_profiler"),
         ("synthetic.clog.txt", "clog"),
         ("synthetic.torchcomms_trace_rank_2.json", "flight_recorder"),
+        ("node-1.4710.18eab1bfcad93c74.0.collrec", "own_recorder"),
         ("synthetic.profiler-plugin.txt", "profiler_plugin"),
         ("replay.4711.node-1.json", "rccl_recorder_text"),
         ("replay.1.h", "rccl_recorder_binary"),

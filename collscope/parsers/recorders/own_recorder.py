@@ -1,0 +1,402 @@
+"""Files of collscope's own recorder, `HOST.PID.TOKEN.N.collrec`: format 1 (docs/recorder.md).
+
+The layouts are those of native/recorder/format.h. A file ends anywhere: what ended the process did
+not ask. Every record has a size, a number and a check, so that what is lost is counted.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from collscope.model import Op, Place, Severity, parse_datatype, parse_op
+from collscope.model.limits import LIMIT
+from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
+from collscope.parsers._notes import Notes
+from collscope.parsers._sides import CODE, CONTRADICT_TEXT
+from collscope.parsers.reader import recorder_reader
+from collscope.parsers.recorders._numbering import note_missing
+from collscope.parsers.recorders._values import whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAGIC = b"COLLREC"
+_VERSION = 1
+_FILE, _NAME, _COMM, _API, _CALL, _KERNEL, _COST, _END = 1, 2, 3, 5, 6, 7, 10, 12
+
+# check, size, kind, small, ordinal, communicator
+_HEADER = struct.Struct("<IHBBII")
+_FILE_BODY = struct.Struct("<4Q4I")
+_COMM_BODY = struct.Struct("<2Q4i")
+_API_BODY = struct.Struct("<6Qi2BH")
+_CALL_BODY = struct.Struct("<8Qi6BHI")
+_SPAN = struct.Struct("<5Q")
+_COST_BODY = struct.Struct("<8Q")
+_LEAST = {_FILE: 48, _COMM: 32, _API: 56, _CALL: 80, _KERNEL: 40, _COST: 64}
+
+# Where a record may begin: the size of each kind with its header, of texts up to their limit.
+_BEGINS = re.compile(
+    rb"(?=.{4}(?:.[\x00-\x04][\x01-\x03]|\x18\x00[\x04\x0b\x0c]|\x48\x00\x05|\x60\x00\x06"
+    rb"|\x38\x00\x07|\x40\x00\x08|\x48\x00\x09|\x50\x00\x0a))",
+    re.DOTALL,
+)
+_POINT_TO_POINT, _CAPTURED = 1, 2
+_NO_SEQ = 2**64 - 1
+# wall_clock64 of AMD's GPUs counts at 100 MHz (hipDeviceAttributeWallClockRate of CDNA and RDNA).
+_AMD_TICK_NS = 10
+
+_VERSION_TEXT = (
+    "The file is of a newer format of the recorder. Read it with the collscope that recorded it."
+)
+_TORN_TEXT = "Bytes that are cut or damaged were skipped."
+_DROPPED_TEXT = (
+    "The recorder itself lost records: its ring was full, or the disk took nothing. "
+    "Record fewer events: collscope record --level calls."
+)
+_OPEN_TEXT = (
+    "The file is not ended: the process was killed or still runs, and its last moment is missing."
+)
+_STRAY_TEXT = "Records whose call or communicator is not in the file were left out."
+_UNLAUNCHED_TEXT = "Calls of the application that the library had not launched were left out."
+_NONE_TEXT = "The recording holds no collectives."
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """A record that its check proves."""
+
+    kind: int
+    small: int
+    ordinal: int
+    comm: int
+    body: bytes
+
+
+class _Process(msgspec.Struct, frozen=True):
+    """What the first record tells of the process."""
+
+    real_ns: int
+    monotonic_ns: int
+    pid: int
+    segment: int
+    library_version: int
+    world_size: int
+    amd: bool
+    host: str
+    rank: str
+
+
+class _Comm(msgspec.Struct, frozen=True):
+    """A communicator of the process."""
+
+    group: str
+    rank: int
+    nranks: int | None
+
+
+class _Api(msgspec.Struct, frozen=True):
+    """A call as the application made it."""
+
+    group: int
+    monotonic_ns: int
+    count: int
+    func: str
+    datatype: str
+    captured: bool
+    comm: int
+
+
+class RecorderCost(msgspec.Struct, frozen=True):
+    """What the recorder itself took of a process, up to the last record of it in a file."""
+
+    seconds: float  # since the file was begun
+    callbacks: int
+    callback_ns: int  # on the threads of the job
+    writer_ns: int  # CPU time of the writer's thread
+    lost: int  # records
+    written_bytes: int
+
+
+def sniff(head: bytes) -> bool:
+    """True for the beginning of such a file."""
+    return head.startswith(MAGIC)
+
+
+def parse(data: bytes, _name: str) -> RecordedCalls:
+    """Calls of one process, in the order in which the library launched them.
+
+    The GPU time of a call is from the first start of its channels to the last end; None where the
+    file lacks one of them.
+    """
+    notes = Notes()
+    reader = _Reader(notes)
+    if data[len(MAGIC) : len(MAGIC) + 1] == bytes([_VERSION]):
+        for record in _records(data, notes):
+            reader.read(record)
+    elif len(data) > len(MAGIC):
+        notes.add(Severity.DATA_LOSS, "unknown_version", _VERSION_TEXT, 1)
+        return RecordedCalls(dialect="own_recorder", calls=(), diagnostics=notes.diagnostics)
+    return reader.recorded()
+
+
+def cost_of(data: bytes) -> RecorderCost | None:
+    """What the recorder took of the process of a file; None where the file does not tell."""
+    reader = _Reader(Notes())
+    for record in _records(data, reader.notes):
+        if record.kind in (_FILE, _COST):
+            reader.read(record)
+    return reader.cost
+
+
+def _records(data: bytes, notes: Notes) -> Iterator[_Record]:
+    """Records of a file; after damage from the next on that its check proves."""
+    place = len(MAGIC) + 1
+    while place < len(data):
+        found = _record(data, place)
+        if found is None:
+            begun = place
+            for match in _BEGINS.finditer(data, place + 1):
+                place = match.start()
+                if (found := _record(data, place)) is not None:
+                    break
+            else:
+                place = len(data)
+            lost = place - begun
+            notes.add(Severity.DATA_LOSS, "torn_record", _TORN_TEXT, None, count=lost)
+        if found is not None:
+            record, size = found
+            yield record
+            place += size
+
+
+def _record(data: bytes, place: int) -> tuple[_Record, int] | None:
+    """The record at a place and its size; None where none is whole."""
+    if place + _HEADER.size > len(data):
+        return None
+    check, size, kind, small, ordinal, comm = _HEADER.unpack_from(data, place)
+    if size < _HEADER.size + _LEAST.get(kind, 0) or place + size > len(data):
+        return None
+    if zlib.crc32(data[place + 4 : place + size]) != check:
+        return None
+    body = data[place + _HEADER.size : place + size]
+    return _Record(kind, small, ordinal, comm, body), size
+
+
+def _texts(body: bytes) -> list[str]:
+    """Texts that each end in a zero byte."""
+    return [part.decode("utf-8", errors="replace") for part in body.split(b"\0")]
+
+
+class _Reader:
+    """What was read so far."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.notes = notes
+        self.cost: RecorderCost | None = None
+        self._process: _Process | None = None
+        self._names: dict[int, str] = {}
+        self._comms: dict[int, _Comm] = {}
+        self._apis: dict[int, _Api] = {}
+        self._launched: set[int] = set()
+        self._calls: dict[int, tuple[_Record, tuple[int, ...]]] = {}
+        # By call, channel and start: of one that lasts, the last record tells the end.
+        self._kernels: dict[int, dict[tuple[int, int], int]] = defaultdict(dict)
+        self._first_lost: int | None = None
+        self._next: int | None = None
+        self._gaps = 0
+        self._end: int | None = None
+
+    def read(self, record: _Record) -> None:
+        """Take one record."""
+        if self._next is not None and record.ordinal > self._next:
+            self._gaps += record.ordinal - self._next
+        self._next = record.ordinal + 1
+        body = record.body
+        if record.kind == _FILE:
+            self._begin(body)
+        elif record.kind == _NAME:
+            self._names[record.small] = _texts(body)[0]
+        elif record.kind == _COMM:
+            hash_, _, rank, nranks, _, _ = _COMM_BODY.unpack_from(body)
+            known = nranks if nranks > 0 else None
+            self._comms[record.comm] = _Comm(f"0x{hash_:x}", rank, known)
+        elif record.kind == _API:
+            id_, group, at, count, _, _, _, func, datatype, _ = _API_BODY.unpack_from(body)
+            self._apis[id_] = _Api(
+                group, at, count, self._name(func), self._name(datatype),
+                bool(record.small & _CAPTURED), record.comm,
+            )  # fmt: skip
+        elif record.kind == _CALL:
+            fields = _CALL_BODY.unpack_from(body)
+            self._calls[fields[0]] = record, fields
+            self._launched.add(fields[1])
+        elif record.kind == _KERNEL:
+            call, start, stop, _, _ = _SPAN.unpack_from(body)
+            self._kernels[call][record.small, start] = stop
+        elif record.kind == _COST:
+            self._take_cost(body)
+        elif record.kind == _END:
+            self._end = record.small
+
+    def recorded(self) -> RecordedCalls:
+        """Everything read."""
+        calls = []
+        for record, fields in self._calls.values():
+            comm = self._comms.get(record.comm)
+            if comm is None or not self._name(fields[9]):
+                self.notes.add(Severity.DATA_LOSS, "stray_record", _STRAY_TEXT, None)
+            else:
+                calls.append(self._call(record, fields, comm))
+        self._note(bool(calls))
+        process = self._process
+        # One process may drive several ranks; the environment tells one of them at most.
+        groups = [comm.group for comm in self._comms.values()]
+        alone = process is not None and len(set(groups)) == len(groups)
+        entire = process is not None and process.segment == 0 and self._end == 0
+        return RecordedCalls(
+            dialect="own_recorder",
+            calls=tuple(calls),
+            rank=int(process.rank) if process and alone and process.rank.isdecimal() else None,
+            world_size=process.world_size or None if process else None,
+            host=process.host or None if process else None,
+            pid=whole(process.pid) if process else None,
+            library_version=_version(process.library_version) if process else None,
+            # ncclComm.seqNumber has one counter per function (comm.h since NCCL 2.23).
+            seq_per_op=True,
+            coverage="whole" if entire and not self.notes.diagnostics else "sample",
+            diagnostics=self.notes.diagnostics,
+        )
+
+    def _begin(self, body: bytes) -> None:
+        real, monotonic, pid, _, segment, version, size, hip = _FILE_BODY.unpack_from(body)
+        host, _, _, rank, *_ = [*_texts(body[_FILE_BODY.size :]), "", "", "", ""]
+        self._process = _Process(
+            real, monotonic, pid, segment, version, size, bool(hip), host, rank[:9]
+        )
+
+    def _take_cost(self, body: bytes) -> None:
+        _, at, callbacks, callback_ns, writer_ns, dropped, unwritten, written = (
+            _COST_BODY.unpack_from(body)
+        )
+        # Totals of the process: of a later file what came since its first.
+        total, before = dropped + unwritten, self._first_lost
+        if before is None:
+            first = self._process is None or self._process.segment == 0
+            before = self._first_lost = 0 if first else total
+        begun = self._process.monotonic_ns if self._process else at
+        seconds = max(at - begun, 0) / 1e9
+        lost = min(max(total - before, 0), LIMIT // 2)
+        self.cost = RecorderCost(seconds, callbacks, callback_ns, writer_ns, lost, written)
+
+    def _name(self, number: int) -> str:
+        return self._names.get(number, "")
+
+    def _call(self, record: _Record, fields: tuple[int, ...], comm: _Comm) -> RecordedCall:
+        id_, api_id, at, seq, count, send, recv, _, root, *names = fields
+        func, datatype, algorithm, protocol, channels = names[:5]
+        name, type_name = self._name(func), self._name(datatype)
+        op = parse_op(name)
+        api = self._apis.get(api_id)
+        elements = whole(count)
+        if api is not None and api.func == name:
+            # The library counts some operations in bytes, whatever the type of the call.
+            if _bytes(count, type_name) != _bytes(api.count, api.datatype):
+                self.notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, None)
+                elements, type_name = None, ""
+            else:
+                elements, type_name = whole(api.count), api.datatype
+        gets = op in (Op.REDUCE_SCATTER, Op.RECV)
+        start, duration, state = self._times(id_, at if api is None else api.monotonic_ns, channels)
+        captured = api is not None and api.captured
+        return RecordedCall(
+            collective=TraceCollective(
+                op=op,
+                datatype=parse_datatype(type_name) if type_name else None,
+                in_count=None if gets else elements,
+                out_count=elements if gets else None,
+                group=comm.group,
+                group_size=comm.nranks,
+                root=root if op.rooted and root >= 0 else None,
+                peer=root if op.point_to_point and root >= 0 else None,
+                algorithm=self._name(algorithm).upper() or None,
+                protocol=self._name(protocol).upper() or None,
+            ),
+            # A graph was captured once: its launches repeat the number of the call.
+            seq=None if seq == _NO_SEQ or captured or record.small & _POINT_TO_POINT else seq,
+            start_ns=start,
+            duration_ns=duration,
+            state=state,
+            group_rank=comm.rank if comm.rank >= 0 else None,
+            in_place=send == recv if op.place is Place.SAME and send and recv else None,
+            timing_source=None if duration is None else "kernel_gpu",
+            together=api.group if api is not None and api.group else None,
+        )
+
+    def _times(
+        self, call: int, monotonic_ns: int, channels: int
+    ) -> tuple[int | None, int | None, str | None]:
+        """Host time of a call, GPU time of its kernels, and its state."""
+        process, spans = self._process, self._kernels.get(call, {})
+        start = None
+        if process is not None:
+            start = whole(process.real_ns + monotonic_ns - process.monotonic_ns)
+        each_once = len(spans) == len({channel for channel, _ in spans})
+        if not spans or not each_once or (channels and len(spans) != channels):
+            return start, None, None
+        if any(stop == 0 for stop in spans.values()):
+            # Of a process that ended in order, the library may keep the last ends to itself.
+            return start, None, "started" if self._end is None else None
+        first, last = min(begun for _, begun in spans), max(spans.values())
+        tick = _AMD_TICK_NS if process is not None and process.amd else 1
+        lasted = (last - first) * tick
+        return start, lasted if 0 < lasted < LIMIT else None, "completed"
+
+    def _note(self, any_calls: bool) -> None:
+        """Count what the file lacks."""
+        lost = self.cost.lost if self.cost is not None else 0
+        self.notes.add(Severity.DATA_LOSS, "recorder_dropped", _DROPPED_TEXT, None, count=lost)
+        # What the file did not take has numbers, too.
+        note_missing(self.notes, max(self._gaps - lost, 0))
+        stray = len(self._kernels.keys() - self._calls.keys())
+        self.notes.add(Severity.NOTICE, "stray_record", _STRAY_TEXT, None, count=stray)
+        left = sum(
+            1
+            for id_, api in self._apis.items()
+            if id_ not in self._launched and api.count and not api.captured and self._many(api.comm)
+        )
+        self.notes.add(Severity.NOTICE, "not_launched", _UNLAUNCHED_TEXT, None, count=left)
+        if self._end is None:
+            self.notes.add(Severity.NOTICE, "no_end", _OPEN_TEXT, None)
+        if not any_calls:
+            self.notes.add(Severity.NOTICE, "no_calls", _NONE_TEXT, None)
+
+    def _many(self, number: int) -> bool:
+        """Whether a communicator has more ranks than one, which alone launches nothing."""
+        comm = self._comms.get(number)
+        return comm is not None and comm.nranks != 1
+
+
+def _bytes(count: int, datatype: str) -> int | None:
+    """Bytes of so many elements; None where the type's width is not known."""
+    width = parse_datatype(datatype).itemsize if datatype else None
+    return None if width is None else count * width
+
+
+def _version(code: int) -> str | None:
+    """Release of a number of ncclGetVersion.
+
+    >>> _version(22809), _version(2708)
+    ('2.28.9', '2.7.8')
+    """
+    if code <= 0:
+        return None
+    step = 10_000 if code >= 10_000 else 1000  # until 2.8
+    return f"{code // step}.{code % step // 100}.{code % 100}"
+
+
+READER = recorder_reader("own_recorder", sniff, parse)
