@@ -2,9 +2,9 @@
 
     python benchmarks/hangs.py [--half open|exam] [--sources dumps,logs,stderr,ras,all] [--show]
 
-For the recordings in recordings/hangs: of each fault and each set of sources how many answers are
-right, undecided where that is not right, and wrong. Wrong is a verdict that names a healthy rank,
-or has nothing right in `what`. `--show` prints each of these.
+For recordings/hangs: how many answers are right, undecided where that is not right, and wrong, for
+each fault and each set of sources. A wrong one names a healthy rank, or has nothing right in
+`what`.
 """
 
 from __future__ import annotations
@@ -81,10 +81,7 @@ def main() -> None:
                 if given.show and not mark.startswith("right"):
                     print(f"{truth['name']} rank {truth['rank']} {kind} {mark}: {answer}")
     marks = ("right", "right, undecided", "undecided", "wrong")
-    print(
-        "| sources | fault | right | right, undecided | undecided | wrong |\n"
-        "|---|---|---|---|---|---|"
-    )
+    print(f"| sources | fault | {' | '.join(marks)} |\n|---|---|---|---|---|---|")
     for kind in kinds:
         for fault in (*ALLOWED, "total"):
             cells = [

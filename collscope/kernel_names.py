@@ -220,7 +220,7 @@ def may_communicate(name: str) -> bool:
 
 
 def _known(name: str) -> bool:
-    """True for a collective's kernel, and for one that the table knows to be none."""
+    """True for a kernel of a collective, and for one that the table knows as local work."""
     if classify(name) is not None:
         return True
     base = _base(name)
@@ -268,7 +268,7 @@ def _row(base: str, name: str) -> _Row | None:
 
 
 def _template(name: str) -> str:
-    """Arguments of a function's template, with their brackets; empty where there are none."""
+    """Arguments of a function's template, with their brackets; empty without a template."""
     text = name.replace("(anonymous namespace)::", "")
     start = text.find("<")
     if start < 0 or "(" in text[:start]:

@@ -110,7 +110,7 @@ def test_names_values_and_settings_of_the_input(samples: Path, tmp_path: Path) -
             assert done.code == 0
             assert _clean(done.out), (command, form)
             assert form == "csv" or "=cmd()" in done.out  # the report's CSV is of its classes
-    ((_, _, value),) = json.loads(done.out)["rows"]
+    ((_, _, value),) = (row.values() for row in json.loads(done.out)["rows"])
     coloured = "\x1b[31m"  # which the scanner of logs takes away
     assert value == ("=cmd()" + _EVIL.rstrip()).replace(coloured, "")
     found = csv.reader(io.StringIO(collscope("sql", query, "--db", db, "--format", "csv").out))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from enum import Enum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from collscope.cli.answers import targets, write_answer
-from collscope.cli.options import FORMAT_HELP, Output
+from collscope.cli.options import FORMAT_HELP, Output, checked_output, write
+from collscope.errors import UsageError
 
 
 class HangFormat(str, Enum):
@@ -21,7 +23,18 @@ class HangFormat(str, Enum):
 
 
 def hang(
-    paths: Annotated[list[str], typer.Argument(help="Flight recorder dumps, or their folder.")],
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(help="Dumps, logs, stderr, answers of RAS; or their folder."),
+    ] = None,
+    ras: Annotated[
+        str | None,
+        typer.Option("--ras", help="HOST[:PORT] of a live job's RAS service: it is asked twice."),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", help="Folder for the service's answers, as ras.0.txt, ras.1.txt."),
+    ] = None,
     format: Annotated[HangFormat | None, typer.Option("--format", help=FORMAT_HELP)] = None,
     output: Output = None,
 ) -> None:
@@ -31,10 +44,23 @@ def hang(
     """
     from collscope.hang.collect import evidence_of
     from collscope.hang.judge import judge
+    from collscope.hang.service import ask_twice
     from collscope.reports.hang.text import render_hang
 
+    if not paths and ras is None:
+        raise UsageError("no input. Name files or a folder, or a service with --ras HOST[:PORT].")
+    if keep is not None and ras is None:
+        raise UsageError("--keep: there is no answer to keep. Give --ras HOST[:PORT], too.")
     places = targets(format, output, HangFormat)
-    verdict = judge(evidence_of(paths))
+    kept = [] if keep is None else [keep / f"ras.{number}.txt" for number in range(2)]
+    for path in kept:
+        checked_output(path)
+    answers = () if ras is None else ask_twice(ras)
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+    for path, answer in zip(kept, answers, strict=False):
+        write(answer, path)
+    verdict = judge(evidence_of(paths or [], [(f"{ras}", answer) for answer in answers]))
     write_answer(places, lambda fmt: render_hang(verdict, fmt))
     if not verdict.decided:
         raise typer.Exit(4)

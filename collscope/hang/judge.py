@@ -1,4 +1,7 @@
-"""One verdict from the evidence of all ranks: a pure function.
+"""One verdict from all evidence: a pure function.
+
+Each kind of source is judged for itself, since the sources name groups and calls in their own ways;
+where two of them name different ranks, nobody is named.
 
 Each rank waits in the first call, in its own order over all groups, that did not complete. A
 member of that call that did not make it, and waits in none itself, holds the others up. One that
@@ -8,73 +11,188 @@ waits in another call is held up itself, and is followed there. No clock is comp
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from collscope.hang.counts import by_counts, nobody
 from collscope.hang.pattern import pattern_of
-from collscope.hang.records import Verdict, Waiting, Who
+from collscope.hang.records import EQUAL_COUNTS, Claim, Verdict, Waiting, Who
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from collscope.hang.records import Call, Evidence, RankEvidence
 
 # No rank has ended one of these before all members have begun it.
 _TOGETHER = {"AllReduce", "AllGather", "ReduceScatter", "AllToAll", "Barrier"}
-# Of these all members hand in equally many elements; of others each its own share.
-_EQUAL_COUNTS = {"AllReduce", "Broadcast", "Reduce", "AllGather", "ReduceScatter"}
+# Kernels that wait on a stream before a launch blocks the host: CUDA's queue holds so many.
+_LAUNCHES = 1024
+_ROOTED = {"Broadcast", "Reduce", "Gather", "Scatter"}
 
 
 class _Findings:
     """What the walk over the calls in which ranks wait finds."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shows_ends: bool) -> None:
+        self.shows_ends = shows_ends  # of calls on the GPU
         self.never_called: dict[int, Call] = {}  # (rank, the call that it owes)
         self.on_gpu: dict[int, Call] = {}
+        self.ended_elsewhere: set[int] = set()  # ranks in a call that a peer ended
         self.silent: dict[int, Call] = {}
         self.unknown: set[int] = set()
         self.different: dict[tuple[str, int], Call] = {}
         self.held_up: dict[int, set[int]] = defaultdict(set)  # rank: those that it waits for
 
 
-def judge(evidence: Evidence) -> Verdict:
-    """Who holds up the job, by all that is known of its ranks."""
-    return replace(_verdict(evidence), sources=evidence.sources)
+def judge(evidence: Sequence[Evidence]) -> Verdict:
+    """Who holds up the job, by all kinds of sources.
+
+    evidence  of each kind, what shows most of a call first
+    """
+    found = [_of_kind(one) for one in evidence]
+    # What a process or its launcher prints shows more than that it does not answer.
+    claims = {claim.rank: claim for one in evidence for claim in one.claims} | _failed_gpus(
+        evidence
+    )
+    runs = any(one.runs for one in evidence)
+    verdict = _together(found, claims) if not runs else None
+    if verdict is None:
+        verdict = found[0]
+        if runs:
+            verdict = nobody("Ranks made calls between two answers: the job runs.")
+    return replace(verdict, sources=tuple(s for one in evidence for s in one.sources))
 
 
-def _verdict(evidence: Evidence) -> Verdict:
+def _failed_gpus(evidence: Sequence[Evidence]) -> dict[int, Claim]:
+    """Ranks whose process stands in an Xid line of the kernel."""
+    ranks = {rank.pid: rank for one in evidence for rank in one.ranks if rank.pid is not None}
+    return {
+        rank.rank: Claim(
+            rank.rank, "gpu_not_finished", f"The GPU of rank {rank.rank} failed: Xid {xid}.",
+            rank.host, pid, rank.gpu,
+        )
+        for one in evidence
+        for pid, xid in one.xids
+        if (rank := ranks.get(pid)) is not None
+    }  # fmt: skip
+
+
+def _of_kind(evidence: Evidence) -> Verdict:
+    """By the calls, or the counters, of one kind of source; claims are added later."""
+    if evidence.counts:
+        return by_counts(evidence)
+    if evidence.ranks:
+        return _by_calls(evidence)
+    return nobody("No calls are known.")
+
+
+def _together(found: Sequence[Verdict], claims: Mapping[int, Claim]) -> Verdict | None:
+    """The verdict in which the sources agree; None where none of them names a rank."""
+    decided = [verdict for verdict in found if verdict.decided]
+    named = {tuple(w.rank for w in verdict.who) for verdict in decided}
+    if len(named) > 1:
+        ranks = sorted({rank for one in named for rank in one})
+        return replace(
+            decided[0], decided=False, who=(), what=(), certainty=None, candidates=tuple(ranks),
+            reasons=("The sources name different ranks.", *(v.reasons[0] for v in decided)),
+        )  # fmt: skip
+    if decided:
+        return _with_claims(decided[0], claims)
+    if len(claims) != 1:
+        return _several(found, claims) if claims else _first_known(found)
+    (claim,) = claims.values()
+    best = _first_known(found)
+    return replace(
+        best, decided=True, what=(claim.what,), certainty="likely", candidates=(),
+        who=(Who(claim.rank, claim.host, claim.pid, claim.gpu),), reasons=(claim.reason,),
+        waiting=replace(best.waiting, ranks=max(best.waiting.ranks - 1, 0)),
+    )  # fmt: skip
+
+
+def _with_claims(verdict: Verdict, claims: Mapping[int, Claim]) -> Verdict:
+    """A rank that does not call is dead, where a source says so."""
+    own = [claims[w.rank] for w in verdict.who if w.rank in claims]
+    if len(own) != len(verdict.who) or not set(verdict.what) & {"silent", "host_never_called"}:
+        return verdict
+    who = tuple(
+        Who(w.rank, w.host or c.host, w.pid if w.pid is not None else c.pid, c.gpu)
+        for w, c in zip(verdict.who, own, strict=True)
+    )
+    what = tuple(dict.fromkeys(claim.what for claim in own))
+    reasons = (*(claim.reason for claim in own), *verdict.reasons)
+    return replace(verdict, who=who, what=what, reasons=reasons)
+
+
+def _several(found: Sequence[Verdict], claims: Mapping[int, Claim]) -> Verdict:
+    """Several ranks ended or answer nothing: which one came first is not known."""
+    reasons = tuple(claim.reason for _, claim in sorted(claims.items()))
+    return replace(_first_known(found), candidates=tuple(sorted(claims)), reasons=reasons)
+
+
+def _first_known(found: Sequence[Verdict]) -> Verdict:
+    return next((verdict for verdict in found if verdict.op is not None), found[0])
+
+
+def _by_calls(evidence: Evidence) -> Verdict:
     known = {rank.rank: rank for rank in evidence.ranks}
     open_calls = {
-        rank: call for rank, of in known.items() if (call := _first_open(of.calls)) is not None
+        rank: call
+        for rank, of in known.items()
+        if (call := _first_open(rank, of.calls)) is not None
     }
-    reason = None
     if not open_calls:
+        # Which calls the GPUs ended is not in a log: all calls found their like.
+        verdict = None
+        if evidence.kind == "logs":
+            verdict = _judged_by_pattern(known, open_calls, set(known), _LAUNCHES)
         reason = "No rank has a call that did not complete."
-    elif evidence.timed_out is False:
+        return verdict or _undecided(evidence, open_calls, (), reason)
+    if evidence.timed_out is False:
         reason = "No call was older than its timeout when the dumps were written: the job may run."
-    if reason is not None:
         return _undecided(evidence, open_calls, (), reason)
     found = _walk(evidence, known, open_calls)
     involved = set(found.never_called) | set(open_calls)
-    if found.different or found.never_called or _circle(found.held_up):
-        verdict = _judged_by_pattern(known, open_calls, _near(evidence, found, involved))
+    if found.different or found.never_called or found.silent or _circle(found.held_up):
+        ahead = _LAUNCHES if evidence.kind == "logs" else 0
+        verdict = _judged_by_pattern(known, open_calls, _near(evidence, found, involved), ahead)
         if verdict is not None:
             return verdict
     if found.different:
         return _judged_by_majority(evidence, known, open_calls, found)
+    return _standing_out(evidence, known, open_calls, found)
+
+
+def _standing_out(
+    evidence: Evidence,
+    known: dict[int, RankEvidence],
+    open_calls: dict[int, Call],
+    found: _Findings,
+) -> Verdict:
+    """The ranks that owe a call."""
     # A rank whose recording is damaged may be the one that the silent ones wait for; of several
-    # ranks without a recording some may have lost it, and only wait.
-    silent = {} if found.unknown or len(found.silent) > 1 else found.silent
+    # ranks without a recording some may have lost it, and only wait. Where a rank has a call open
+    # that a peer ended, what is lost may be a recording alone.
+    doubtful = found.unknown or found.ended_elsewhere or len(found.silent) > 1
+    silent = {} if doubtful else found.silent
+    # Where logs end, their job may have been stopped: its hosts are not all at the same call.
+    by_log = evidence.kind == "logs"
+    sure = "likely" if by_log else "certain"
     for ranks, what, certainty, reason in (
-        (found.never_called, "host_never_called", "certain", "made all its calls before this one"),
-        (found.on_gpu, "gpu_not_finished", "certain", "has it open, and its peers completed it"),
-        (silent, "silent", "likely", "wrote no recording, and others wait for it"),
+        (found.never_called, "host_never_called", sure, "made all its calls before this one"),
+        (found.on_gpu, "gpu_not_finished", sure, "has it open, and its peers completed it"),
+        (silent, "silent", "likely", "wrote nothing, and others wait for it"),
     ):
-        if ranks:
-            call = min(ranks.values(), key=lambda c: (c.group, c.seq))
-            reasons = tuple(f"Rank {rank} {reason}." for rank in sorted(ranks)[:3])
-            return _decided(known, open_calls, ranks, (what,), call, (certainty, reasons))
+        if not ranks:
+            continue
+        if by_log and 2 * len(ranks) > len(known):
+            break
+        call = min(ranks.values(), key=lambda c: (c.group, c.seq))
+        reasons = tuple(f"Rank {rank} {reason}." for rank in sorted(ranks)[:3])
+        # Its host may sleep before the transfer, or have passed it over and sleep now.
+        missing = what == "host_never_called" and call.op == "SendRecv"
+        named = ("peer_missing", what) if missing else (what,)
+        return _decided(known, open_calls, ranks, named, call, (certainty, reasons))
     return _undecided_among(evidence, open_calls, found)
 
 
@@ -90,8 +208,18 @@ def _undecided_among(evidence: Evidence, open_calls: dict[int, Call], found: _Fi
     return _undecided(evidence, open_calls, sorted(open_calls), reason)
 
 
-def _first_open(calls: Iterable[Call]) -> Call | None:
-    return next((call for call in calls if not call.completed), None)
+def _first_open(rank: int, calls: Iterable[Call]) -> Call | None:
+    """The call in which a rank waits. One that only sends may end before the others have begun."""
+    return next(
+        (
+            call
+            for call in calls
+            if not call.completed
+            and not (call.op == "Broadcast" and call.root == rank)
+            and not (call.op == "Reduce" and call.root not in (None, rank))
+        ),
+        None,
+    )
 
 
 def _walk(
@@ -103,47 +231,82 @@ def _walk(
     for rank, calls in made.items():
         for group, seq in calls:
             reached[rank][group] = max(reached[rank].get(group, 0), seq)
-    found = _Findings()
+    found = _Findings(shows_ends=evidence.kind == "dumps")
+    # Ranks that wait in equal calls wait for the same members: of thousands they are asked once.
+    ranks = _Ranks(set(evidence.damaged), made, reached, open_calls)
+    asked: dict[tuple[object, ...], tuple[set[int], bool]] = {}
     for rank, call in open_calls.items():
-        for member in groups.get(call.group, ()):
-            if member in evidence.damaged:
-                found.unknown.add(member)
-            elif member not in known:
-                found.silent.setdefault(member, call)
-            elif (other := made[member].get((call.group, call.seq))) is not None:
-                _compare(found, (rank, call), (member, other), open_calls)
-            elif reached[member].get(call.group, 0) >= call.seq:
-                _finished(found, rank, call)  # the ring buffer holds it no more
-            elif member in open_calls:
-                found.held_up[rank].add(member)
-            else:
-                found.never_called.setdefault(member, call)
+        key = (call.group, call.seq, call.op, call.count, call.datatype, call.root)
+        if key not in asked:
+            asked[key] = _ask(found, call, groups.get(call.group, ()), ranks)
+        held, ended = asked[key]
+        if held:
+            found.held_up[rank] = held
+        if ended:
+            _finished(found, rank, call)
     return found
+
+
+class _Ranks(NamedTuple):
+    """What is known of all ranks."""
+
+    damaged: set[int]
+    made: dict[int, dict[tuple[str, int], Call]]
+    reached: dict[int, dict[str, int]]
+    open_calls: dict[int, Call]
+
+
+def _ask(
+    found: _Findings, call: Call, members: Iterable[int], ranks: _Ranks
+) -> tuple[set[int], bool]:
+    """Members that are held up elsewhere, and whether one of them ended the call."""
+    held: set[int] = set()
+    ended = False
+    for member in members:
+        if member in ranks.damaged:
+            found.unknown.add(member)
+        elif member not in ranks.made:
+            found.silent.setdefault(member, call)
+        elif (other := ranks.made[member].get((call.group, call.seq))) is not None:
+            ended |= _compare(found, call, (member, other), ranks.open_calls, held)
+        elif ranks.reached[member].get(call.group, 0) >= call.seq:
+            ended = True  # the ring buffer holds it no more
+        elif member in ranks.open_calls:
+            held.add(member)
+        else:
+            found.never_called.setdefault(member, call)
+    return held, ended
 
 
 def _compare(
     found: _Findings,
-    waiting: tuple[int, Call],
+    call: Call,
     member: tuple[int, Call],
     open_calls: dict[int, Call],
-) -> None:
-    (rank, call), (peer, other) = waiting, member
+    held: set[int],
+) -> bool:
+    """Whether a member ended the call; adds it to those held up elsewhere."""
+    peer, other = member
     if _differs(call, other):
         found.different[call.group, call.seq] = call
     elif other.completed:
-        _finished(found, rank, call)
-    elif open_calls[peer] is not other:
-        found.held_up[rank].add(peer)
+        return True
+    elif peer in open_calls and open_calls[peer] is not other:
+        held.add(peer)
+    return False
 
 
 def _finished(found: _Findings, rank: int, call: Call) -> None:
-    if call.op in _TOGETHER:
+    found.ended_elsewhere.add(rank)
+    if call.op in _TOGETHER and found.shows_ends:
         found.on_gpu.setdefault(rank, call)
 
 
 def _differs(one: Call, other: Call) -> bool:
-    return one.op != other.op or (
-        one.op in _EQUAL_COUNTS and (one.count, one.datatype) != (other.count, other.datatype)
+    return (
+        one.op != other.op
+        or (one.op in EQUAL_COUNTS and (one.count, one.datatype) != (other.count, other.datatype))
+        or (one.op in _ROOTED and one.root != other.root)
     )
 
 
@@ -173,6 +336,8 @@ def _near(evidence: Evidence, found: _Findings, involved: set[int]) -> set[int]:
     groups = dict(evidence.groups)
     calls = [*found.different.values(), *found.never_called.values()]
     members = {rank for call in calls for rank in groups.get(call.group, ())}
+    if found.silent and not members:  # one that calls more than it should may wait in any group
+        return involved
     return (members or set(found.held_up)) & involved
 
 
@@ -180,9 +345,10 @@ def _judged_by_pattern(
     known: dict[int, RankEvidence],
     open_calls: dict[int, Call],
     involved: set[int],
+    ahead: int,
 ) -> Verdict | None:
     """The one rank that leaves the pattern which all of those involved repeated before."""
-    patterns = {rank: pattern_of(known[rank].calls) for rank in involved}
+    patterns = {rank: pattern_of(known[rank].calls, ahead) for rank in involved}
     leaving = {
         rank: pattern.leaving
         for rank, pattern in patterns.items()
@@ -206,11 +372,12 @@ def _judged_by_majority(
         rank: c for rank, of in known.items() for c in of.calls if (c.group, c.seq) == (group, seq)
     }
     marks = {
-        rank: (c.op, *((c.count, c.datatype) if c.op in _EQUAL_COUNTS else ()))
+        rank: (c.op, c.root, *((c.count, c.datatype) if c.op in EQUAL_COUNTS else ()))
         for rank, c in calls.items()
     }
     ((common, times),) = Counter(marks.values()).most_common(1)
-    if 2 * times > len(marks) and times > 1:
+    # A printed line is no record: what contradicts others may be a damaged copy.
+    if 2 * times > len(marks) and times > 1 and evidence.kind != "stderr":
         minority = [rank for rank, mark in marks.items() if mark != common]
         reason = f"{times} of {len(marks)} members call something else."
         return _decided(

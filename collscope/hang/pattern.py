@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from collscope.hang.records import Call
+
+_Mark = tuple[str, str, int | None, str | None, int | None]  # what makes two calls equal
 
 _TURNS = 2  # repetitions that make a pattern: one turn, and a second that equals it
 
@@ -28,9 +31,12 @@ class Pattern(msgspec.Struct, frozen=True):
     leaving: Leaving | None
 
 
-def pattern_of(calls: Sequence[Call]) -> Pattern | None:
-    """The shortest pattern that most of the calls repeat; None without one."""
-    marks = [(call.group, call.op, call.count, call.datatype) for call in calls]
+def pattern_of(calls: Sequence[Call], ahead: int = 0) -> Pattern | None:
+    """The shortest pattern that most of the calls repeat; None without one.
+
+    ahead  calls by which a host may be ahead of the first open one, where they are not recorded
+    """
+    marks = [(call.group, call.op, call.count, call.datatype, call.root) for call in calls]
     open_at = next((n for n, call in enumerate(calls) if not call.completed), len(calls))
     for period in range(1, len(marks) // (_TURNS + 1) + 1):
         start, end = _longest_run(marks, period)
@@ -40,7 +46,7 @@ def pattern_of(calls: Sequence[Call]) -> Pattern | None:
             return Pattern(period, None)
         # A loop that ended before the calls that hang, as of another phase, says nothing of them;
         # the host runs ahead of the first open call, and what it left out may be one turn back.
-        if end < open_at - period:
+        if end < open_at - max(period, ahead):
             return None
         return Pattern(period, Leaving(calls[end], _what(marks, end, period)))
     return None
@@ -58,26 +64,33 @@ def _longest_run(marks: Sequence[object], period: int) -> tuple[int, int]:
     return best
 
 
-def _what(
-    marks: Sequence[tuple[str, str, int | None, str | None]], place: int, period: int
-) -> tuple[str, ...]:
-    made = marks[place]
-    expected = marks[place - period]
-    following = marks[place - period + 1] if period > 1 else expected
-    after = marks[place + 1] if place + 1 < len(marks) else None
-    if after == expected:
-        return ("different_order",) if made == following else ("extra_call",)
-    if made == following and period > 1:
-        # The call that was left out may come next: too few calls follow to know.
-        return (
-            ("host_never_called",)
-            if after is not None
-            else ("host_never_called", "different_order")
-        )
-    if after == following:
-        return ("different_call",)
-    return (
-        ("different_call", "extra_call")
-        if made[0] == expected[0]
-        else ("different_order", "extra_call")
-    )
+def _what(marks: Sequence[_Mark], place: int, period: int) -> tuple[str, ...]:
+    """Changes of the loop after which the calls are those that the rank made; several look alike
+    where few calls follow.
+    """
+    made = marks[place : place + 2 * period]
+    turn = marks[place - period : place]
+    loop = [turn[n % period] for n in range(len(made) + period)]
+    known = made[0] in turn
+    found = []
+    if period > 1 and made == loop[1 : len(made) + 1]:
+        skipped = turn[0]
+        found.append("peer_missing" if skipped[1] == "SendRecv" else "host_never_called")
+    if made[1:] == loop[: len(made) - 1]:
+        found.append("extra_call")
+    if made[1:] == loop[1 : len(made)] and (len(made) > 1 or not known):
+        found.append("different_call")
+    if known and _reordered(made, turn, loop):
+        found.append("different_order")
+    return tuple(found) or (("different_call",) if not known else ("different_order", "extra_call"))
+
+
+def _reordered(made: Sequence[_Mark], turn: Sequence[_Mark], loop: Sequence[_Mark]) -> bool:
+    """Whether the calls are some of a turn in another order, and go on as the loop does."""
+    for length in range(2, len(turn) + 1):
+        if len(made) < length:
+            # Cut before the order is complete: they are calls of the turn, each once.
+            return not Counter(made) - Counter(turn)
+        if Counter(made[:length]) == Counter(turn[:length]):
+            return list(made[length:]) == list(loop[length : len(made)])
+    return False

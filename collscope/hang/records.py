@@ -7,6 +7,8 @@ from typing import Annotated
 import msgspec
 
 SCHEMA = "collscope.hang/1"
+# Of these all members hand in equally many elements; of others each its own share.
+EQUAL_COUNTS = {"AllReduce", "Broadcast", "Reduce", "AllGather", "ReduceScatter"}
 # What a rank does that holds the others up.
 WHAT = (
     "host_never_called", "dead", "silent", "gpu_not_finished", "different_call", "different_order",
@@ -22,6 +24,7 @@ class Call(msgspec.Struct, frozen=True):
     op: str
     count: int | None = None  # elements that go in
     datatype: str | None = None
+    root: int | None = None  # world rank; not known of a flight recorder's call
     completed: bool = False
     time_ns: int | None = None  # clock of the rank's host: not compared with other hosts
     frames: tuple[str, ...] = ()  # "function file:line", the innermost first
@@ -39,15 +42,38 @@ class RankEvidence(msgspec.Struct, frozen=True):
     gpu: int | None = None
 
 
-class Evidence(msgspec.Struct, frozen=True):
-    """What all sources say of a job."""
+class Claim(msgspec.Struct, frozen=True):
+    """What a source says outright of one rank."""
 
-    ranks: tuple[RankEvidence, ...]
-    groups: tuple[tuple[str, tuple[int, ...]], ...]  # (group, world ranks)
+    rank: int
+    what: str  # of `WHAT`
+    reason: str  # a sentence
+    host: str | None = None
+    pid: int | None = None
+    gpu: int | None = None
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """Calls launched by the ranks of a group, which all count by operation."""
+
+    group: str
+    of: tuple[tuple[int, tuple[tuple[str, int], ...]], ...]  # (rank, (operation, calls))
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What the sources of one kind say of a job."""
+
+    kind: str  # dumps, logs, stderr, ras
+    ranks: tuple[RankEvidence, ...] = ()
+    groups: tuple[tuple[str, tuple[int, ...]], ...] = ()  # (group, world ranks)
     silent: tuple[int, ...] = ()  # wrote nothing, though others did
     damaged: tuple[int, ...] = ()  # what they wrote cannot be read whole: it proves nothing
     sources: tuple[str, ...] = ()
     timed_out: bool | None = None  # whether a call was older than its timeout; None: not known
+    claims: tuple[Claim, ...] = ()
+    counts: tuple[Counts, ...] = ()
+    xids: tuple[tuple[int, int], ...] = ()  # (process, Xid) of GPUs that failed
+    runs: bool = False  # it went on between two answers
 
 
 class Who(msgspec.Struct, frozen=True):
@@ -78,7 +104,7 @@ class Verdict(msgspec.Struct, frozen=True):
     since: int | None  # ns, on the clock of the host of a rank that waits; null: not known
     waiting: Waiting  # those that wait for it
     certainty: Annotated[str | None, ("certain", "likely", None)]  # null: not decided
-    candidates: tuple[int, ...]  # ranks of which one holds the others up, where it is not decided
+    candidates: tuple[int, ...]  # undecided: one of these ranks holds the others up
     reasons: tuple[str, ...]  # sentences
     frames: tuple[str, ...] = ()  # of the call, "function file:line", the innermost first
     last_completed: str | None = None  # of the first of `who`; null: not known

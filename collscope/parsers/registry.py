@@ -43,7 +43,16 @@ DIALECTS = {
         "recorders.rccl_recorder_binary",
     ),
     "csv": ("replay_csv", "memcpy_csv", "interference_csv", "rccl_replayer_csv"),
-    "profile": ("rocpd", "rpd", "nsys", "rocprof_csv", "key_averages", "top_text", "perftools"),
+    "profile": (
+        "rocpd",
+        "rpd",
+        "nsys",
+        "rocprof_csv",
+        "nsys_stats",
+        "key_averages",
+        "top_text",
+        "perftools",
+    ),
     "log": ("log_scan",),
     "table": (
         "tables.perf_json",
@@ -61,7 +70,7 @@ DIALECTS = {
         "tables.latency_table",
         "tables.summary_table",
     ),
-    "metric": ("nvbandwidth", "ras_json", "fusion_times", "metrics"),
+    "metric": ("nvbandwidth", "ras_json", "ras_text", "fusion_times", "metrics"),
 }
 
 

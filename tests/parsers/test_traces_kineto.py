@@ -308,6 +308,24 @@ def test_hip_trace_copies_steps_and_annotations() -> None:
     assert (file.rank, file.device) == (1, "1")
 
 
+@pytest.mark.parametrize(
+    ("prompts", "tokens"),
+    [
+        ("execute_context_1(512)_generation_31(31)", "execute_context_0(0)_generation_32(32)"),
+        ("step[EXTEND bs=2 toks=8192]", "step[DECODE bs=32]"),
+    ],
+)
+def test_marks_of_an_engine_are_steps_of_one_kind(prompts: str, tokens: str) -> None:
+    """One step reads a prompt, between two and five that generate."""
+    names = 2 * [tokens] + [prompts] + 5 * [tokens]
+    marks = [x("user_annotation", name, 100 * k, 90, 5) for k, name in enumerate(names)]
+    file = one(document(*marks, kernel(20)))
+    assert file.steps == tuple((100_000 * k, 100_000 * k + 90_000) for k in range(3, 8))
+    assert codes(file)["steps_of_another_kind"] == 3
+    both = one(document(*marks, x("user_annotation", "ProfilerStep#7", 5, 700, 5), kernel(20)))
+    assert both.steps == ((5_000, 705_000),)
+
+
 def test_a_process_with_several_devices() -> None:
     events = [kernel(ts=t, device=d, stream=7) for t, d in ((5, 1), (1, 0), (3, 1))]
     first, second = parse([document(*events).encode()], "t")

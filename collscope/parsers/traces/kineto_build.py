@@ -20,6 +20,7 @@ from collscope.parsers._sides import CODE, CONTRADICT_TEXT
 from collscope.parsers.traces import kineto_calls
 from collscope.parsers.traces._named import from_name
 from collscope.parsers.traces._table import Times, columns
+from collscope.parsers.traces.engine_steps import EngineStep, of_one_kind
 from collscope.parsers.traces.kineto_slices import LATEST_US
 
 if TYPE_CHECKING:
@@ -45,7 +46,12 @@ def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> 
     times = _times(seen, header, launch_us)
     rank, world_size = _identity(seen, header)
     notes = (*problems, *_notes(seen, alone, in_graphs, others), *_lost(seen), *contradictions)
-    steps = np.array(seen.steps, dtype=np.float64).reshape(-1, 2)
+    marked = seen.steps
+    if not marked:
+        engine, left = of_one_kind(seen.engine_steps)
+        marked = [(step.start_us, step.duration_us) for step in engine]
+        notes = (*notes, *_other_steps(engine, left))
+    steps = np.array(marked, dtype=np.float64).reshape(-1, 2)
     step_start = _ns(steps[:, 0], seen.origin_us, header.base_ns)
     step_end = step_start + np.rint(steps[:, 1] * 1000).astype(np.int64)
     parts = _parts(seen, rank)
@@ -70,6 +76,19 @@ def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> 
         )
         for which in parts
     ]
+
+
+def _other_steps(kept: list[EngineStep], left: int) -> Iterable[Diagnostic]:
+    """Steps that the engine marked and that are left out: of another kind, or apart."""
+    if left:
+        what, other = "only generate", "read prompts"
+        if not kept[0].decode:
+            what, other = other, what
+        message = (
+            "Steps that the engine marked and that are left out: steps are the longest row of those"
+            f" that {what} ({len(kept)}); the others {other}, or lie apart from it."
+        )
+        yield Diagnostic(Severity.NOTICE, "steps_of_another_kind", message, count=left)
 
 
 def _host_calls(seen: Collector, header: Header, of_row: Ints, times: Times) -> HostCalls | None:

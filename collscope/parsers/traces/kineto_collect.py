@@ -14,6 +14,7 @@ from collscope.model.trace import Kind
 from collscope.parsers._columns import Index
 from collscope.parsers.traces import kineto_calls
 from collscope.parsers.traces._table import Rows
+from collscope.parsers.traces.engine_steps import EngineStep, is_decode
 from collscope.parsers.traces.kineto_host import Host, Spans
 from collscope.parsers.traces.kineto_names import parse_collective
 from collscope.parsers.traces.kineto_slices import NO_ARGUMENTS, small, usable_times
@@ -44,6 +45,7 @@ class Collector:
         self.devices: Index[int | str | None] = Index()
         self.host = Host()
         self.steps: list[tuple[float, float]] = []
+        self.engine_steps: list[EngineStep] = []  # that an inference engine marked
         self.steps_before: int | None = None  # the lowest number of a marked step
         self.annotated: list[tuple[str, Arguments]] = []  # by the place that annotations hold
         self.shaped: list[Arguments] = []  # by the place that operators hold
@@ -191,6 +193,10 @@ class Collector:
             elif timed is not None and parse_collective(name) is not Op.UNKNOWN:
                 self.annotated.append((name, event.args or NO_ARGUMENTS))
                 self._span(self.host.annotations, event, timed, len(self.annotated) - 1)
+        elif name is not None and (decode := is_decode(name)) is not None:
+            timed = usable_times(event, self.origin_us)
+            if timed is not None:
+                self.engine_steps.append(EngineStep(*timed, decode))
 
     def _number(self, name: str) -> None:
         """Take the number of a marked step: so many came before it."""

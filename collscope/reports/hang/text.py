@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _WHAT = {
     "host_never_called": "did not make the call (its host sleeps, waits, or skipped it)",
     "dead": "ended before the others",
-    "silent": "wrote nothing",
+    "silent": "wrote no recording, or does not answer",
     "gpu_not_finished": "has the call open on its GPU though a peer completed it",
     "different_call": "called something else",
     "different_order": "called the groups in another order",
@@ -63,7 +63,8 @@ def _lines(verdict: Verdict) -> list[tuple[str, str]]:
         lines.append(("Last completed call", f"{verdict.last_completed}."))
     if verdict.waiting.ranks:
         groups = ", ".join(verdict.waiting.groups[:3]) + _more(verdict.waiting.groups, 3)
-        lines.append(("Waiting", f"{count(verdict.waiting.ranks, 'rank')}, in groups {groups}."))
+        where = f", in groups {groups}" if groups else ""
+        lines.append(("Waiting", f"{count(verdict.waiting.ranks, 'rank')}{where}."))
     if verdict.certainty is not None:
         lines.append(("How sure", f"{verdict.certainty}."))
     lines.append(("Why", " ".join(verdict.reasons[:3])))

@@ -1,0 +1,233 @@
+"""Evidence from logs of NCCL and RCCL: what each host called, and when its communicators began.
+
+A log does not show what a GPU ended. The calls of a group are played: one that all members made
+alike has ended, and from the first on that some member lacks or made differently all are open.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from itertools import pairwise, zip_longest
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from collscope.hang.records import EQUAL_COUNTS, Call, Claim, Evidence, RankEvidence
+from collscope.model import CommInit, Op
+from collscope.model.datatype import datatype_of
+from collscope.model.op import parse_op
+from collscope.parsers.nccl_log import MessageKind, parse_init
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from collscope.model.scanned_log import LogScan
+
+# Counters of the scanner: lines that are not whole, or stand there more or less often than printed.
+_DAMAGE = ("torn", "interleaved", "overlong", "nul", "invalid_number", "repeated")
+_Process = tuple[int, int]  # file, process of the scan
+
+
+class _Comm(msgspec.Struct, frozen=True):
+    """A communicator on one process."""
+
+    key: str  # equal for all its members
+    rank: int
+    nranks: int
+    complete: bool
+    gpu: int | None
+
+
+def log_evidence(logs: Sequence[tuple[str, LogScan]]) -> Evidence | None:
+    """What the logs say; None where the ranks of their processes are not known."""
+    comms: dict[_Process, dict[int, _Comm]] = {}
+    reused: set[_Process] = set()
+    for number, (_, scan) in enumerate(logs):
+        _read_comms(number, scan, comms, reused)
+    every = [comm for own in comms.values() for comm in own.values()]
+    if not every:
+        return None
+    size = max(comm.nranks for comm in every)
+    world = next(comm.key for comm in every if comm.nranks == size)
+    rank_of = {
+        process: comm.rank
+        for process, own in comms.items()
+        for comm in own.values()
+        if comm.key == world
+    }
+    sources = tuple(path for path, _ in logs)
+    claims = _never_began(comms, world, size)
+    torn = {number for number, (_, scan) in enumerate(logs) if _damaged(scan)}
+    reused |= {process for process in rank_of if process[0] in torn}
+    twice = {rank for rank, times in Counter(rank_of.values()).items() if times > 1}
+    damaged = twice | {rank_of[process] for process in reused if process in rank_of}
+    members: dict[str, dict[int, int]] = defaultdict(dict)  # group: rank of it, world rank
+    for process, rank in rank_of.items():
+        for comm in comms[process].values():
+            members[comm.key][comm.rank] = rank
+    made: dict[int, list[Call]] = {}
+    for process, rank in rank_of.items():
+        if rank not in damaged:
+            scan = logs[process[0]][1]
+            made[rank] = _calls(scan, process[1], rank, comms[process], members)
+    groups: dict[str, tuple[int, ...]] = {
+        key: tuple(sorted(of.values())) for key, of in members.items()
+    }
+    for calls in made.values():
+        for call in calls:
+            if call.op == "SendRecv":
+                sender, _, receiver = call.group.rpartition(": ")[2].partition(" to ")
+                groups.setdefault(call.group, (int(sender), int(receiver)))
+    played = _played(made, groups)
+    return Evidence(
+        kind="logs",
+        ranks=tuple(
+            RankEvidence(
+                rank, "nccl_log", tuple(played[rank]),
+                host=logs[process[0]][1].processes.host[process[1]] or None,
+                pid=logs[process[0]][1].processes.pid[process[1]] or None,
+                gpu=next((c.gpu for c in comms[process].values()), None),
+            )
+            for process, rank in sorted(rank_of.items(), key=lambda item: item[1])
+            if rank in played
+        ),
+        groups=tuple(groups.items()),
+        damaged=tuple(sorted(damaged)),
+        sources=sources,
+        claims=claims,
+    )  # fmt: skip
+
+
+def _damaged(scan: LogScan) -> bool:
+    """Whether lines are torn, lost or not what the library writes: the log proves nothing."""
+    return (
+        any(scan.counters.get(name, 0) for name in _DAMAGE)
+        or bool(scan.damage)
+        or any("opCount" in text or "nranks=" in text for _, text in scan.unknown_samples)
+        or any(parse_op(name) is Op.UNKNOWN for name in scan.ops)
+        or bool(scan.unended.strip())
+        or _lacks_numbers(scan)
+    )
+
+
+def _lacks_numbers(scan: LogScan) -> bool:
+    """Whether the calls of a communicator, where they are numbered, do not have every number."""
+    numbers: dict[int, list[int]] = defaultdict(list)
+    for comm, number in zip(scan.coll.comm.tolist(), scan.coll.op_count.tolist(), strict=True):
+        numbers[comm].append(number)
+    return any(
+        len(set(own)) > 1 and any(b not in (a, a + 1) for a, b in pairwise(own))
+        for own in numbers.values()
+    )
+
+
+def _read_comms(
+    number: int, scan: LogScan, comms: dict[_Process, dict[int, _Comm]], reused: set[_Process]
+) -> None:
+    """Communicators by process and pointer; `reused` gets processes with two at one pointer."""
+    keys: dict[tuple[int, int], str] = {}
+    columns = (c.tolist() for c in (scan.messages.process, scan.messages.line, scan.messages.kind))
+    for process, line, kind, text in zip(*columns, scan.messages.text, strict=True):
+        if kind != MessageKind.INIT or process >= len(scan.processes.host):
+            continue
+        init = parse_init(process, line, text)
+        if not isinstance(init, CommInit):
+            continue
+        key = _key(init, keys)
+        own = comms.setdefault((number, process), {})
+        known = own.get(init.comm_ptr)
+        if key is None or (known is not None and known.key != key and not known.complete):
+            key = known.key if known is not None else f"{init.comm_ptr:x} of process {process}"
+        elif known is not None and known.key != key:
+            if not init.complete:
+                reused.add((number, process))
+            key = known.key
+        keys[process, init.comm_ptr] = key
+        complete = init.complete or (known is not None and known.complete)
+        own[init.comm_ptr] = _Comm(key, init.rank, init.nranks, complete, init.cuda_dev)
+
+
+def _key(init: CommInit, keys: Mapping[tuple[int, int], str]) -> str | None:
+    """Members of a split share parent, number and colour; those of others the commId."""
+    if init.parent_ptr is not None:
+        parent = keys.get((init.process, init.parent_ptr), "?")
+        return f"{parent}/{init.split_count}.{init.color}"
+    return None if init.comm_hash is None else f"{init.comm_hash:016x}"
+
+
+def _never_began(
+    comms: Mapping[_Process, Mapping[int, _Comm]], world: str, size: int
+) -> tuple[Claim, ...]:
+    """Ranks that began no world communicator while all others wait in its making."""
+    began = [comm for own in comms.values() for comm in own.values() if comm.key == world]
+    missing = sorted(set(range(size)) - {comm.rank for comm in began})
+    if any(comm.complete for comm in began) or not missing or 2 * len(missing) > size:
+        return ()
+    reason = "began no communicator, and the others wait in making it"
+    return tuple(Claim(rank, "not_initialised", f"Rank {rank} {reason}.") for rank in missing)
+
+
+def _calls(
+    scan: LogScan,
+    process: int,
+    rank: int,
+    comms: Mapping[int, _Comm],
+    members: Mapping[str, Mapping[int, int]],
+) -> list[Call]:
+    """Calls of a process in the order of its log, on communicators whose beginning it holds."""
+    of_process = (scan.comms.process == process).tolist()
+    pointers = scan.comms.ptr.tolist()
+    sigs = scan.signatures
+    fields = [c.tolist() for c in (sigs.op, sigs.count, sigs.datatype, sigs.root)]
+    signatures = list(zip(*fields, strict=True))
+    places: Counter[str] = Counter()
+    found = []
+    columns = (c.tolist() for c in (scan.coll.comm, scan.coll.sig, scan.coll.source))
+    for comm, sig, source in zip(*columns, strict=True):
+        if not of_process[comm] or source != 0 or (own := comms.get(pointers[comm])) is None:
+            continue
+        op_index, count, datatype, root = signatures[sig]
+        op, group = scan.ops[op_index], own.key
+        if op in {"Send", "Recv"}:
+            peer = members[group].get(root)
+            if peer is None or peer == rank:
+                continue
+            pair = (rank, peer) if op == "Send" else (peer, rank)
+            group, op, root = f"{group}: {pair[0]} to {pair[1]}", "SendRecv", None
+        elif op in {"Broadcast", "Reduce", "Gather", "Scatter"}:
+            root = members[group].get(root)
+        else:
+            root = None
+        places[group] += 1
+        found.append(Call(group, places[group], op, count, str(datatype_of(datatype).value), root))
+    return found
+
+
+def _played(
+    made: Mapping[int, Sequence[Call]], groups: Mapping[str, tuple[int, ...]]
+) -> dict[int, list[Call]]:
+    """The calls, with those completed that all members of their group made alike."""
+    by_group: dict[str, dict[int, list[Call]]] = defaultdict(dict)
+    for rank, calls in made.items():
+        for call in calls:
+            by_group[call.group].setdefault(rank, []).append(call)
+    first_open = {
+        group: _first_open([own.get(rank, []) for rank in groups[group] if rank in made])
+        for group, own in by_group.items()
+    }
+    return {
+        rank: [replace(call, completed=call.seq < first_open[call.group]) for call in calls]
+        for rank, calls in made.items()
+    }
+
+
+def _first_open(of_members: Iterable[Sequence[Call]]) -> int:
+    """Number of the first call that not all members made alike."""
+    seq = 0
+    for seq, calls in enumerate(zip_longest(*of_members), start=1):
+        if None in calls or len({(call.op, call.root) for call in calls}) > 1:
+            return seq
+        if calls[0].op in EQUAL_COUNTS and len({(c.count, c.datatype) for c in calls}) > 1:
+            return seq
+    return seq + 1

@@ -1,0 +1,68 @@
+"""Damaged files of a job that hangs: no traceback, and what is seen to be damaged names nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from test_sources import TEXT, TORCHRUN, TURN, answer, status, write_log
+
+from collscope.errors import CollscopeError
+from collscope.hang.collect import evidence_of
+from collscope.hang.judge import judge
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def changed(data: bytes, draw: random.Random) -> bytes:
+    """Data in which one part is lost, doubled or replaced."""
+    at = draw.randrange(len(data))
+    end = at + draw.choice((1, 3, 40, 400))
+    return draw.choice((
+        data[:at], data[:at] + data[end:], data[:end] + data[at:],
+        data[:at] + draw.choice((b"\0", b"9", b"-", b"\n", b"\xff", b"9" * 30)) + data[at + 1 :],
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_damage_ends_the_command(tmp_path: Path, seed: int) -> None:
+    for rank in range(4):
+        write_log(tmp_path, rank, TURN * (7 if rank == 1 else 8))
+    (tmp_path / "ras.0.json").write_text(answer([9, 7, 9, 9]))
+    (tmp_path / "ras.1.txt").write_text(TEXT)
+    lines = "".join(status(rank, 25, 22) for rank in range(3))
+    (tmp_path / "stderr.txt").write_text(lines + TORCHRUN.format(code=-9))
+    draw = random.Random(seed)
+    whole = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for _ in range(30):
+        path, data = draw.choice(sorted(whole.items()))
+        path.write_bytes(changed(data, draw))
+        with contextlib.suppress(CollscopeError):
+            judge(evidence_of([str(tmp_path)]))
+        path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-30],  # the end of the last line
+        lambda text: text.replace("Broadcast", "Br\0adcast", 1),
+        lambda text: text.replace("AllReduce: opCount 6 ", "AllRedxce: opCount 6 "),
+        lambda text: "\n".join(line for line in text.split("\n") if "opCount 9" not in line),
+    ],
+)
+def test_a_damaged_log_names_no_rank(tmp_path: Path, damage: object) -> None:
+    for rank in range(4):
+        write_log(tmp_path, rank, TURN * 8)
+    path = tmp_path / "nccl.2.log"
+    path.write_text(damage(path.read_text()))  # type: ignore[operator]
+    assert judge(evidence_of([str(tmp_path)])).who == ()
+
+
+def test_a_service_that_listed_memory_it_had_not_filled(tmp_path: Path) -> None:
+    text = answer([9, 9, 9, 9], missing=[2]).replace('"rank": 0', '"rank": 33685696')
+    (tmp_path / "ras.json").write_text(text)
+    assert judge(evidence_of([str(tmp_path)])).who == ()
