@@ -1,4 +1,4 @@
-"""What the built recorder exports and needs, by binutils: it is loaded into jobs of NCCL and RCCL."""
+"""What the built recorder exports and needs, by binutils: jobs of NCCL and RCCL load it."""
 
 from __future__ import annotations
 
