@@ -161,7 +161,8 @@ struct LevelBody {
     std::uint64_t monotonic_ns;
 };
 
-// Of a whole file the last, but for a cost. small: 1 the process goes on in its next file, 0 it ended.
+// Of a whole file the last, but for a cost. small: 1 the process goes on in its next file, 0 it
+// ended.
 struct EndBody {
     std::uint64_t monotonic_ns;
 };

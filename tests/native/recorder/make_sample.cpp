@@ -1,5 +1,5 @@
-// Makes samples/recorders/node-1.*.collrec: make_sample FOLDER. Two processes are ranks 0 and 1 of a
-// communicator of two; the times of their kernels are invented, the rest is the recorder's.
+// Makes samples/recorders/node-1.*.collrec: make_sample FOLDER. Two processes are ranks 0 and 1 of
+// a communicator of two; the times of their kernels are invented, the rest is the recorder's.
 #include <sys/wait.h>
 #include <unistd.h>
 
