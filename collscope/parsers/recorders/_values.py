@@ -7,6 +7,8 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from collscope.model.limits import LIMIT
 
 if TYPE_CHECKING:
@@ -110,6 +112,18 @@ def decode(source: str, start: int) -> tuple[object, int] | None:
     # A number of thousands of digits is a ValueError too.
     except (ValueError, RecursionError):
         return None
+
+
+def decode_document(source: str, start: int) -> tuple[object, int] | None:
+    """As `decode`, faster where nothing stands behind the value.
+
+    What msgspec refuses and the json module does not (NaN, a second value, half a surrogate) is
+    left to that.
+    """
+    try:
+        return msgspec.json.decode(source[start:]), len(source)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return decode(source, start)
 
 
 def without_deep(source: str) -> tuple[str, int]:

@@ -25,6 +25,7 @@ from collscope.parsers.reader import recorder_reader
 from collscope.parsers.recorders._numbering import note_missing, once
 from collscope.parsers.recorders._values import (
     decode,
+    decode_document,
     mapping,
     number,
     ranks,
@@ -88,7 +89,7 @@ def parse(data: bytes, name: str) -> RecordedCalls:
     notes = Notes()
     source = data.decode("utf-8", errors="replace")
     begin = max(source.find("{"), 0)
-    found = decode(source, begin)
+    found = decode_document(source, begin)
     if found is None:
         shallow, deep = without_deep(source)
         found = decode(shallow, begin) if deep else None
