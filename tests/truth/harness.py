@@ -114,9 +114,9 @@ def judge(name: str, case: Case, folder: Path) -> list[Row]:
         return [_not_run(name, ask, f"needs {case.needs}") for ask in case.ask]
     try:
         bench = _Bench(case, folder)
+        return [_row(name, ask, bench) for ask in case.ask]
     except AbsentError as missing:
         return [_not_run(name, ask, f"no {missing}") for ask in case.ask]
-    return [_row(name, ask, bench) for ask in case.ask]
 
 
 class _Bench:
