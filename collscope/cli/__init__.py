@@ -30,7 +30,7 @@ COMMANDS = (
     Deferred(
         "record",
         "record:record",
-        "Run a job with its collectives logged or recorded, and print the report.",
+        "Log or record a job's collectives, and print the report.",
         # What stands behind the command's name is the job's, its options too.
         {"allow_interspersed_args": False},
     ),

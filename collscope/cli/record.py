@@ -66,7 +66,7 @@ def record(
     db: Db = DEFAULT_DB,
     run: Run = "main",
 ) -> None:
-    """Run a job with its collectives logged or recorded, and print the report.
+    """Log or record a job's collectives, and print the report.
 
     Every process writes a file of its own. The exit code is the job's. A launcher that starts
     processes on other hosts must pass NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE on (srun
