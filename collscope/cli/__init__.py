@@ -93,6 +93,11 @@ COMMANDS = (
         "Query the store in SQL (read-only), or list its views.",
     ),
     Deferred(
+        "mcp",
+        "mcp:mcp",
+        "Answer an assistant's questions over the Model Context Protocol.",
+    ),
+    Deferred(
         "doctor",
         "doctor:doctor",
         "What is installed, and how to get what is missing.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,7 +42,7 @@ def select(
     query: str,
     parameters: Parameters = (),
     timeout_s: float | None = None,
-) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
+) -> tuple[list[str], Generator[tuple[Any, ...]]]:
     """Columns of a query, and its rows as they are read; the connection only reads from then on.
 
     parameters  for `?` or `:name` in the query
@@ -62,7 +62,7 @@ def select(
     return [column[0] for column in cursor.description or ()], _rows(cursor, timeout_s)
 
 
-def _rows(cursor: sqlite3.Cursor, timeout_s: float | None) -> Iterator[tuple[Any, ...]]:
+def _rows(cursor: sqlite3.Cursor, timeout_s: float | None) -> Generator[tuple[Any, ...]]:
     with _as_usage_errors(timeout_s):
         yield from cursor
 
