@@ -149,8 +149,8 @@ class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         system = scope.allowed.name(self.system)
         found = scope.store(self.store).report(self.run, system=system, step_ms=self.step_ms)
-        whole = json.loads(render(found, "json"))
-        document = {"verdict": whole["verdict"], "step": whole["step"]}
+        report = json.loads(render(found, "json"))
+        document = {"verdict": report["verdict"], "step": report["step"]}
         return Answered(brief(self.run, found.verdict, found.step, "text"), document)
 
 
