@@ -88,6 +88,11 @@ COMMANDS = (
         "The runs of the store; 'runs rm NAME' removes one.",
     ),
     Deferred(
+        "merge",
+        "merge:merge",
+        "Make one store of several, and match its runs again.",
+    ),
+    Deferred(
         "sql",
         "report:sql",
         "Query the store in SQL (read-only), or list its views.",
