@@ -7,19 +7,19 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import summarise, write
+from collscope.cli.options import Db, summarise, write
 
 
 def merge(
     stores: Annotated[list[Path], typer.Argument(help="The stores, which are not changed.")],
-    db: Annotated[Path, typer.Option("--db", help="The new store.")],
+    db: Db,
     rename: Annotated[
         bool, typer.Option("--rename", help="Runs of one name are different jobs: STORE.NAME.")
     ] = False,
 ) -> None:
     """Make one store of several, and match its runs again.
 
-    Runs of one name are one job, and a file that two stores hold counts once.
+    --db names the new store. Runs of one name are one job; a file of two stores counts once.
     """
     from collscope.ingest.merge import merge_stores
     from collscope.ingest.result import Ingested

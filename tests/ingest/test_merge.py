@@ -85,7 +85,7 @@ def test_runs_of_one_name_are_one_job_unless_renamed(samples: Path, tmp_path: Pa
         f"{tmp_path / 'm.db'}: 3 stores, 12 sources, 3 runs (main, b.main, "
     )
     assert "b.main.2)" in outcome.out
-    steps = "SELECT rank, ordinal, duration_ns FROM steps WHERE run = ? ORDER BY 1, 2"
+    steps = "SELECT rank, begin_ns, duration_ns FROM steps WHERE run = ? ORDER BY 1, 2"
     with (
         closing(sqlite3.connect(second)) as alone,
         closing(sqlite3.connect(tmp_path / "m.db")) as merged,
