@@ -49,6 +49,7 @@ DIALECTS = {
         "nsys",
         "rocprof_csv",
         "nsys_stats",
+        "rocprofv3_summary",
         "key_averages",
         "top_text",
         "perftools",
@@ -65,12 +66,13 @@ DIALECTS = {
         "tables.ipc_handles",
         "tables.wrapper_times",
         "tables.transferbench",
+        "tables.primus_rccl",
         "deepspeed",
         # Tables of any program come last.
         "tables.latency_table",
         "tables.summary_table",
     ),
-    "metric": ("nvbandwidth", "ras_json", "ras_text", "fusion_times", "metrics"),
+    "metric": ("nvbandwidth", "ras_json", "ras_text", "fusion_times", "iteration_lines", "metrics"),
 }
 
 

@@ -35,7 +35,7 @@ _PLAIN = (
     "EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3",
 )
 _ALLOWED = {name for line in _PLAIN for name in line.split()}
-# The same instructions as bytes: those of a fixed length, of which a dump has long runs, and memo
+# The same instructions as bytes: those of a fixed length, which a dump has in long runs, and memo
 # numbers up to 2^21, for which the unpickler makes room of 16 MB.
 _RUN = re.compile(
     rb"(?:[N\x88\x89()\x30-\x32aestu\]}ld\x85-\x87\x94]+|(?:[Khq].)+|M..|[Jj]....|G.{8}"
