@@ -48,6 +48,7 @@ DIALECTS = {
         "rpd",
         "nsys",
         "rocprof_csv",
+        "rocm_json",
         "nsys_stats",
         "rocprofv3_summary",
         "key_averages",
