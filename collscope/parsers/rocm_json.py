@@ -11,8 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from collscope.model import Diagnostic, Profile, Severity
-from collscope.parsers import _rows
-from collscope.parsers._rows import Rows, kind_of
+from collscope.parsers._rows import Rows, kind_of, number
 from collscope.parsers.reader import one_profile, text_profile_reader
 
 if TYPE_CHECKING:
@@ -55,13 +54,13 @@ def parse(text: str) -> Profile:
         named = event.get("args")
         if event.get("name") == "process_name" and isinstance(named, dict):
             gpus[str(event.get("pid"))] = str(named.get("name"))
-    for number, event in enumerate(events, start=1):
+    for place, event in enumerate(events, start=1):
         if event.get("ph") != "X":
             continue
         if dialect == ROCPROF:
-            _add_rocprof(rows, event, number)
+            _add_rocprof(rows, event, place)
         elif (gpu := _GPU.fullmatch(gpus.get(str(event.get("pid")), ""))) is not None:
-            _add_rpd(rows, event, gpu[1], number)
+            _add_rpd(rows, event, gpu[1], place)
     if dialect == RPD and not rows.empty:
         rows.note(Diagnostic(Severity.NOTICE, "whole_microseconds", _COARSE_TEXT))
     return rows.profile(dialect)
@@ -90,25 +89,26 @@ def _events(text: str, rows: Rows) -> Iterator[Mapping[str, Any]]:
             yield event
 
 
-def _add_rocprof(rows: Rows, event: Mapping[str, Any], number: int) -> None:
+def _add_rocprof(rows: Rows, event: Mapping[str, Any], place: int) -> None:
     """An event of a GPU or of a copy: those of the host name no device."""
     args = event.get("args")
     if not isinstance(args, dict) or "dev-id" not in args:
         return
     name = event.get("name")
-    times = _rows.whole(args.get("BeginNs")), _rows.whole(args.get("EndNs"))
-    row = (name, *times, args["dev-id"], args.get("stream-id"))
-    rows.add_span(row, kind_of(str(name)), number, _rows.whole(args.get("pid")) or 0)
+    row = (name, args.get("BeginNs"), args.get("EndNs"), args["dev-id"], args.get("stream-id"))
+    rows.add_span(row, kind_of(str(name)), place, int(number(args.get("pid")) or 0))
 
 
-def _add_rpd(rows: Rows, event: Mapping[str, Any], gpu: str, number: int) -> None:
-    start, duration = _rows.whole(event.get("ts"), 1_000), _rows.whole(event.get("dur"), 1_000)
-    end = None if start is None or duration is None else start + duration
+def _add_rpd(rows: Rows, event: Mapping[str, Any], gpu: str, place: int) -> None:
+    begin_us, lasted_us = number(event.get("ts")), number(event.get("dur"))
+    start = end = None
+    if begin_us is not None and lasted_us is not None:
+        start, end = int(begin_us * 1_000), int((begin_us + lasted_us) * 1_000)
     args = event.get("args")
     name = event.get("name")
     if name == _KERNEL and isinstance(args, dict):  # its name stands in "desc", or the other way
         name = args.get("desc") or name
-    rows.add_span((name, start, end, gpu, event.get("tid")), kind_of(str(name)), number)
+    rows.add_span((name, start, end, gpu, event.get("tid")), kind_of(str(name)), place)
 
 
 READER = text_profile_reader(
