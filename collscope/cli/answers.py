@@ -8,8 +8,8 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from collscope.cli.options import append, write, write_bytes
-from collscope.errors import UsageError
+from collscope.cli.options import append, tell, write, write_bytes
+from collscope.errors import InputError, UsageError
 
 ENDINGS = {
     ".txt": "text", ".md": "md", ".markdown": "md", ".json": "json", ".jsonl": "jsonl",
@@ -85,6 +85,14 @@ def write_answer(places: Sequence[Target], render: Callable[[str], str | bytes])
         if isinstance(answer, bytes):
             write_bytes(answer, place.path)
         elif place.appended and place.path is not None:
-            append(answer, place.path)
+            _add_to_summary(answer, place.path)
         else:
             write(answer, place.path, commands=place.format == "github")
+
+
+def _add_to_summary(answer: str, path: Path) -> None:
+    """Append to the summary of the step; a failure changes neither the answer nor the exit code."""
+    try:
+        append(answer, path)
+    except InputError as error:
+        tell(f"collscope: {SUMMARY}: {error}")

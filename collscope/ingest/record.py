@@ -145,7 +145,9 @@ def _passing_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
         if number != signal.SIGINT or not os.isatty(0):
             process.send_signal(number)
 
-    before: dict[signal.Signals, _Handler] = {s: signal.signal(s, pass_on) for s in _PASSED_ON}
+    # What is ignored here is ignored there, too: `nohup` ignores SIGHUP.
+    handled = [s for s in _PASSED_ON if signal.getsignal(s) is not signal.SIG_IGN]
+    before: dict[signal.Signals, _Handler] = {s: signal.signal(s, pass_on) for s in handled}
     try:
         yield
     finally:

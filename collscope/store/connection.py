@@ -196,6 +196,7 @@ def open_readonly(path: Path) -> sqlite3.Connection:
     """
     note_store(path)
     if _file(path) is None:
+        require_store(path)
         raise InputError(
             f"{path}: no such store. Run 'collscope ingest auto PATH' first, or name it with --db."
         )

@@ -40,7 +40,7 @@ def entries(answer: Answer) -> tuple[VerdictEntry, ...]:
                 "none", "certain", (), "", MsPerStep(0.0, 0.0, 0.0),
                 f"No cause costs more than 1 % of the step, more than the {answer.step.steps} "
                 "whole steps differ by, and more than two starts of one job do.",
-                "Nothing to mend. For what faster collectives would give, see the classes below.",
+                "Nothing to mend. The report says what faster collectives would give.",
             ),
         )  # fmt: skip
     return tuple(
