@@ -118,7 +118,7 @@ def test_a_damaged_dump_without_gaps_names_no_rank(tmp_path: Path, old: str, new
     assert judge(evidence_of([str(tmp_path)])).who == ()
 
 
-@pytest.mark.parametrize("lost", [5, 40])
+@pytest.mark.parametrize("lost", [60, 65])
 def test_a_line_lost_long_before_the_end_is_no_skipped_call(tmp_path: Path, lost: int) -> None:
     """NCCL 2.28 writes opCount 0 in every line: no number shows that one is lost."""
     for rank in range(2):

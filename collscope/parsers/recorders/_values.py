@@ -124,12 +124,12 @@ def decode_document(
     shape  a type of msgspec for the value: what it leaves out is passed over; a value of another
            form is decoded whole
     """
-    for kind in (object,) if shape is None else (shape, object):
-        try:
-            return msgspec.json.decode(source[start:], type=kind), len(source)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            continue
-    return decode(source, start)
+    kind = object if shape is None else shape
+    try:
+        value = msgspec.json.decode(source[start:], type=kind)
+        return value, len(source)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return decode(source, start) if shape is None else decode_document(source, start)
 
 
 def without_deep(source: str) -> tuple[str, int]:

@@ -36,8 +36,8 @@ _PLAIN = (
 )
 _ALLOWED = {name for line in _PLAIN for name in line.split()}
 _TUPLES = {"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"}
-# A dump has one tuple an entry. Hashing one goes as deep as they nest: more than 120 000 levels fill
-# a stack of 8 MiB, and the process ends there without an exception.
+# A dump has one tuple an entry. Hashing one goes as deep as they nest: more than 120 000 levels
+# fill a stack of 8 MiB, and the process ends there without an exception.
 _MOST_TUPLES = 1 << 16
 # The same instructions as bytes, but for tuples: those of a fixed length, short texts, and memo
 # numbers up to 2^21, for which the unpickler makes room of 16 MB. What matched is not given back.
