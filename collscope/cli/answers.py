@@ -38,7 +38,8 @@ def targets(
 ) -> tuple[Target, ...]:
     """Targets of `-o`, each in the format that its ending names, or all in that of `--format`.
 
-    given    value of --format; None: not given
+    given    value of --format; None: not given. Of several targets it is that of those whose
+             ending names no format of the command
     outputs  values of -o; ``-`` is standard output
     formats  that the command has; the first is that of standard output and of names without ending
     summary  the command's Markdown goes into GitHub's summary of a step, too
@@ -48,7 +49,8 @@ def targets(
     found = []
     for output in outputs or (Path("-"),):
         path = None if str(output) == "-" else output
-        if given is not None:
+        own = None if path is None else ENDINGS.get(path.suffix.lower())
+        if given is not None and (len(outputs or ()) < 2 or own not in names):
             found.append(Target(path, str(given.value)))
         elif path is None or not path.suffix:
             found.append(Target(path, names[0]))

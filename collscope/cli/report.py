@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 
 def report(
+    context: typer.Context,
     name: Annotated[
         str | None,
         typer.Argument(metavar="[RUN]", autocompletion=complete_run, help="The same as --run."),
@@ -86,7 +87,11 @@ def report(
     from collscope.reports.verdict.text import brief as verdict_alone
 
     places = targets(format, output, Format, summary=True)
-    run = run if name is None else checked_label(name) or run
+    if name is not None:
+        given = context.get_parameter_source("run")
+        if given is not None and given.name == "COMMANDLINE" and run != name:
+            raise UsageError(f"report: the run is {name} and --run {run}. Name it once.")
+        run = checked_label(name) or run
 
     if plot is not None:
         from collscope.reports.rendering.plot import check_plot

@@ -83,10 +83,13 @@ def dump_evidence(
 
 
 def _outside(calls: RecordedCalls) -> bool:
-    """Whether a group has a rank that the group of all ranks does not have."""
+    """Whether a group has a rank that the group of all ranks does not have.
+
+    PyTorch numbers the groups from 0, and the first one is of all ranks.
+    """
     world = max((ranks for _, ranks in calls.groups), key=len, default=())
     if world != tuple(range(len(world))):
-        return False
+        return dict(calls.groups).get("0") == world
     return any(rank >= len(world) for _, ranks in calls.groups for rank in ranks)
 
 

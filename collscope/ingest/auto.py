@@ -30,7 +30,7 @@ LOG = "log"
 # A JSON document over several lines, or one line alone; not one object a line, as of figures.
 _JSON = re.compile(rb'\s*(?:\{\s*["}]|\[\s*\{\s*")')
 # Why a file is unusable for one reader, and nothing that the user could mend for that one.
-_OF_ONE_KIND = (OTHER_KIND, EMPTY, CUT, "empty_trace")
+_OF_ONE_KIND = (OTHER_KIND, EMPTY, CUT, "empty_trace", "torn_last_line")
 _NO_OP = "op_unknown"  # a table that lacks the name of its operation
 _NOTHING = "no profile, trace, replay CSV, log, benchmark table or figures found"
 
@@ -103,7 +103,8 @@ def _is_json(head: bytes) -> bool:
 
 
 def _is_pure(log: Scanned) -> bool:
-    return log.found.is_log and not log.found.counters["foreign"] and not tells_nothing(log)
+    pure = log.found.is_log and not log.found.counters["foreign"] and not log.own
+    return pure and not tells_nothing(log)
 
 
 def _put_log(into: _Into, log: Scanned) -> Ingested | None:

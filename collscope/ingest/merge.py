@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from collscope.model import Diagnostic
 
 
+_VERSION_END = 64  # of a store's header, whose last four bytes there are the schema's version
+
+
 class Merged(msgspec.Struct, frozen=True):
     """What a merge made."""
 
@@ -48,7 +51,7 @@ def merge_stores(stores: Sequence[Path], target: Path, *, rename: bool = False) 
             store, or cannot be read or written
     """
     _check(stores, target)
-    with explained(target), temporary_folder("merge", target.absolute().parent) as folder:
+    with explained(target), _scratch(target) as folder:
         made = folder / "merged.db"
         with closing(open_store(made)) as connection:
             copied: list[Copied] = []
@@ -61,6 +64,19 @@ def merge_stores(stores: Sequence[Path], target: Path, *, rename: bool = False) 
             connection.execute("PRAGMA journal_mode = DELETE")  # all of it in the one file
         _publish(made, target)
     return Merged(tuple(copied), runs, matched)
+
+
+@contextmanager
+def _scratch(target: Path) -> Iterator[Path]:
+    """A folder beside the target.
+
+    raises  InputError when none can be made there
+    """
+    try:
+        with temporary_folder("merge", target.absolute().parent) as folder:
+            yield folder
+    except OSError as error:
+        raise InputError(f"{target}: {error.strerror}. Name another file with --db.") from error
 
 
 def _check(stores: Sequence[Path], target: Path) -> None:
@@ -101,9 +117,12 @@ def _migrated(store: Path, scratch: Path) -> Path:
     """The store, or a copy in this release's schema."""
     if not store.is_file():
         return store  # the error is that of opening it
+    with store.open("rb") as file:
+        head = file.read(_VERSION_END)
+    # A shared folder may not let SQLite make its files beside a store that it opens.
+    if not 0 < int.from_bytes(head[_VERSION_END - 4 :], "big") < schema_version():
+        return store
     with closing(sqlite3.connect(f"{store.absolute().as_uri()}?mode=ro", uri=True)) as older:
-        if not 0 < older.execute("PRAGMA user_version").fetchone()[0] < schema_version():
-            return store
         copy = scratch / "older.db"
         copy.unlink(missing_ok=True)
         with closing(sqlite3.connect(copy)) as made:

@@ -15,6 +15,7 @@ import msgspec
 
 from collscope.errors import InputError, MissingToolError, UsageError
 from collscope.parsers.recorders.own_recorder import cost_of
+from collscope.units import count
 
 RECORDINGS = "recorder"  # folder of our recorder's files
 LEVELS = ("calls", "sampled", "all", "proxy")
@@ -160,7 +161,8 @@ def cost_notes(recorded: Recording, folder: Path) -> Iterator[str]:
     megabytes = recorded.size_bytes / 1e6
     per_minute = megabytes / recorded.seconds * 60 if recorded.seconds > 0 else 0.0
     yield (
-        f"{folder}: {recorded.files} files, {megabytes:.1f} MB in {recorded.seconds:.1f} s "
+        f"{folder}: {count(recorded.files, 'file')}, {megabytes:.1f} MB in"
+        f" {recorded.seconds:.1f} s "
         f"({per_minute:.0f} MB a minute of the job)."
     )
     yield from _recorder_cost(folder)

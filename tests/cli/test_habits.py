@@ -194,3 +194,74 @@ def test_a_store_in_a_folder_that_only_reads(traced: Path, tmp_path: Path) -> No
     connection = sqlite3.connect(f"file:{copy}?immutable=1", uri=True)
     assert connection.execute("SELECT COUNT(*) FROM calls").fetchone()[0] > 0
     connection.close()
+
+
+def test_own_stores_and_answers_are_no_logs(
+    samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder is ingested again after the report was written into it."""
+    monkeypatch.chdir(tmp_path)
+    for log in (samples / "nccl" / "ddp").glob("*.log"):
+        (tmp_path / log.name).write_bytes(log.read_bytes())
+    assert collscope("ingest", "log", ".").code == 0
+    outputs = [part for end in ("json", "md", "html", "txt") for part in ("-o", f"r.{end}")]
+    assert collscope("report", *outputs).code == 0
+    before = collscope("sql", "SELECT * FROM facts").out
+    for kind in ("log", "auto"):
+        again = collscope("ingest", kind, ".", "--db", "collscope.db")
+        assert again.code == 0
+        assert collscope("sql", "SELECT COUNT(*) FROM sources", "--format", "csv").out.split() == [
+            "COUNT(*)", "4",
+        ]  # fmt: skip
+    assert collscope("sql", "SELECT * FROM facts").out == before
+
+
+def test_skipped_files_are_counted_by_reason(samples: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    (folder / "rank0.log").write_bytes((samples / "nccl" / "ddp" / "rank0.log").read_bytes())
+    for number in range(30):
+        (folder / f"f{number:02}.bin").write_bytes(bytes([number, 0, 255, 17] * 20))
+    for options in ((), ("-q",)):
+        outcome = collscope("ingest", "auto", folder, "--db", tmp_path / "t.db", *options)
+        skipped = [line for line in outcome.out.splitlines() if " skipped: " in line]
+        assert len(skipped) == 1
+        assert skipped[0].startswith("30 files skipped: no profile, trace, replay CSV, log,")
+        assert skipped[0].endswith(f"(first {folder / 'f00.bin'})")
+
+
+def test_of_several_outputs_each_ending_counts(traced: Path, tmp_path: Path) -> None:
+    junit = tmp_path / "j.xml"
+    outcome = collscope(
+        "check", "d", "l", "--db", traced, "--format", "github", "-o", junit, "-o", "-"
+    )
+    assert outcome.out.startswith("::error ")
+    assert junit.read_text().startswith("<?xml")
+    only = tmp_path / "x.html"
+    assert collscope("report", "d", "--db", traced, "--format", "json", "-o", only).code == 0
+    assert json.loads(only.read_text())["schema"].startswith("collscope.report/")
+
+
+def test_a_run_is_named_once(traced: Path) -> None:
+    outcome = collscope("report", "d", "--run", "main", "--db", traced)
+    assert (outcome.code, "the run is d and --run main" in outcome.err) == (2, True)
+    assert collscope("report", "d", "--run", "d", "--db", traced).code == 0
+
+
+def test_an_unknown_cause_has_no_cost(traced: Path) -> None:
+    verdict = json.loads(collscope("report", "--format", "json", "--db", traced).out)["verdict"]
+    assert [entry["cause"] for entry in verdict] == ["unknown"]
+    assert verdict[0]["ms_per_step"] == {"value": None, "low": None, "high": None}
+
+
+def test_pages_are_drawn_without_a_home(traced: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "HOME": "/proc/nowhere"}
+    environment.pop("XDG_CONFIG_HOME", None)
+    environment.pop("MPLCONFIGDIR", None)
+    page = tmp_path / "r.html"
+    done = subprocess.run(
+        [sys.executable, "-m", "collscope", "report", "d", "--db", str(traced), "-o", str(page)],
+        env=environment, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "<svg" in page.read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import re
 from typing import TYPE_CHECKING
@@ -137,3 +138,16 @@ def test_a_skipped_call_shortly_before_the_end_is_one(tmp_path: Path) -> None:
         write_log(tmp_path, rank, steps, 2)
     found = judge(evidence_of([str(tmp_path)]))
     assert [who.rank for who in found.who] == [1]
+
+
+def test_a_rank_that_the_job_cannot_have_is_not_named(tmp_path: Path) -> None:
+    for rank in range(4):
+        write(tmp_path, rank, loop(rank), 21)
+        path = tmp_path / f"dump_{rank}"
+        written = path.stat()
+        text = path.read_text().replace('"world"', '"0"')
+        if rank == 2:
+            text = text.replace("[0, 1, 2, 3]", "[0, 1, 2, 67]")
+        path.write_text(text)
+        os.utime(path, (written.st_atime, written.st_mtime))
+    assert judge(evidence_of([str(tmp_path)])).who == ()
