@@ -142,7 +142,7 @@ def test_a_skipped_call_shortly_before_the_end_is_one(tmp_path: Path) -> None:
 
 def test_a_rank_that_the_job_cannot_have_is_not_named(tmp_path: Path) -> None:
     for rank in range(4):
-        write(tmp_path, rank, loop(rank), 21)
+        write(tmp_path, rank, loop(rank), 22)
         path = tmp_path / f"dump_{rank}"
         written = path.stat()
         text = path.read_text().replace('"world"', '"0"')
