@@ -27,6 +27,7 @@ from collscope.outputs import begin_command
 # In the order of `--help`. A line is the first of the command's docstring (held by test_cli).
 COMMANDS = (
     Deferred("ingest", "ingest:ingest_app", "Read logs, profiles and traces into the store."),
+    Deferred("merge", "merge:merge", "Make one new store of several."),
     Deferred(
         "record",
         "record:record",
