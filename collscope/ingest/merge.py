@@ -66,7 +66,7 @@ def _free(run: str, path: Path, taken: set[str]) -> str:
 def _result(path: Path, found: Absorbed) -> Ingested:
     counts = (
         ("sources", found.added),
-        ("sources known already", found.known),
+        ("sources known already", len(found.known)),
         ("runs", len(found.runs)),
     )
     return Ingested(str(path), "added", "store", counts)

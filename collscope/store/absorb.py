@@ -67,7 +67,7 @@ class Absorbed(msgspec.Struct, frozen=True):
     """What one store gave to another."""
 
     added: int  # sources
-    known: int  # sources whose bytes the run has already
+    known: frozenset[tuple[str, str]]  # path and dialect of those whose bytes the run has already
     runs: tuple[str, ...]  # their names in the store that took them
 
 
@@ -90,16 +90,18 @@ def _absorb(connection: sqlite3.Connection, named: Callable[[str], str], where: 
     connection.execute("DROP TABLE IF EXISTS temp.taken")
     connection.execute("CREATE TEMP TABLE taken (source_id INTEGER PRIMARY KEY, run_id INTEGER)")
     labels: dict[str, None] = {}
-    known = 0
+    known: set[tuple[str, str]] = set()
     for key, label, steps, to_match in connection.execute(_RUNS).fetchall():
         name = named(label)
         labels[name] = None
         rows = connection.execute(
-            f"SELECT source_id, sha256 FROM {PART}._source WHERE run_id = ? ORDER BY source_id",
+            f"SELECT source_id, sha256, path, dialect FROM {PART}._source WHERE run_id = ?"
+            " ORDER BY source_id",
             (key,),
         ).fetchall()
-        new = [source for source, identity in rows if not _is_known(connection, name, identity)]
-        known += len(rows) - len(new)
+        old = {row for row in rows if _is_known(connection, name, row[1])}
+        known |= {(path, dialect) for _, _, path, dialect in old}
+        new = [row[0] for row in rows if row not in old]
         if not new:
             continue
         run = sources.run_id(connection, name)
@@ -111,7 +113,7 @@ def _absorb(connection: sqlite3.Connection, named: Callable[[str], str], where: 
     if added:
         connection.execute(_NAMES)
         _copy_rows(connection)
-    return Absorbed(added, known, tuple(labels))
+    return Absorbed(added, frozenset(known), tuple(labels))
 
 
 def _is_known(connection: sqlite3.Connection, run: str, identity: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sqlite3
 import stat
@@ -254,6 +255,33 @@ def attached(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
                 connection.execute(f"ATTACH ? AS {PART}", (_uri(path, mode),))
             held.callback(connection.execute, f"DETACH {PART}")
         yield
+
+
+def empty_store() -> sqlite3.Connection:
+    """A new store in memory."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.deserialize(_empty())
+    return connection
+
+
+@functools.cache
+def _empty() -> bytes:
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        for script in (*_migrations(), *_views()):
+            _run_script(connection, script.read_text())
+        connection.execute(f"PRAGMA user_version = {schema_version()}")
+        return connection.serialize()
+
+
+@contextlib.contextmanager
+def deserialised(connection: sqlite3.Connection, data: bytes) -> Iterator[None]:
+    """A store in memory as `PART`, from its bytes."""
+    connection.execute(f"ATTACH ':memory:' AS {PART}")
+    try:
+        connection.deserialize(data, name=PART)
+        yield
+    finally:
+        connection.execute(f"DETACH {PART}")
 
 
 def remove_store(path: Path) -> None:

@@ -181,7 +181,7 @@ def test_what_was_matched_is_left_behind(samples: Path, tmp_path: Path) -> None:
         connection.execute("UPDATE _trace SET rank = NULL")  # the matching gave its kernels one
     with closing(open_store(tmp_path / "all.db")) as connection:
         with attached(connection, part):
-            assert absorb(connection, str, "part.db") == Absorbed(4, 0, ("main",))
+            assert absorb(connection, str, "part.db") == Absorbed(4, frozenset(), ("main",))
         for table, where in (("_kernel", "rank IS NOT NULL"), ("_kernel_total", "TRUE")):
             count = f"SELECT COUNT(*) FROM {table} WHERE {where}"
             assert connection.execute(count).fetchone() == (0,)

@@ -1,0 +1,78 @@
+"""One file as a small store in memory: what a worker makes of it, and how the writer takes it.
+
+A part holds what one process would have put into the store itself, so any executor reads any kind
+of file, and only the writer touches the store.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from collscope.ingest.paths import printable
+from collscope.ingest.progress import SILENT
+from collscope.ingest.read import READERS
+from collscope.ingest.result import Ingested
+from collscope.kernel_names import named
+from collscope.store.absorb import absorb
+from collscope.store.connection import deserialised, empty_store, transaction
+
+# What of a file does not depend on other files of its run, as ranks and copies of measurements do.
+_ALONE = {"log", "trace"}
+_IN_MEMORY = Path("a store in memory")  # in errors alone
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What a worker must know beside the path of a file."""
+
+    kind: str  # the command: log, trace, auto
+    run: str
+    most_bytes: int | None
+    collectives: tuple[tuple[str, str], ...]  # patterns and operations of --collective
+    folder: str  # that relative paths begin in
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What a worker made of one file."""
+
+    store: bytes | None  # None: the writer is to read the file
+    results: tuple[Ingested, ...]
+
+
+def read_part(job: Job, path: str) -> Part:
+    """Read a file into a store of its own; runs in a worker.
+
+    raises  UnreadableError
+    """
+    if Path.cwd() != Path(job.folder):
+        os.chdir(job.folder)
+    patterns = tuple((re.compile(pattern), op) for pattern, op in job.collectives)
+    with closing(empty_store()) as connection, named(patterns):
+        read = READERS[job.kind]
+        found = read(connection, _IN_MEMORY, job.run, path, job.most_bytes, SILENT.read)
+        kinds = {kind for (kind,) in connection.execute("SELECT DISTINCT kind FROM _source")}
+        if not kinds <= _ALONE:
+            return Part(None, ())
+        return Part(connection.serialize() if kinds else b"", tuple(found))
+
+
+def take_part(connection: sqlite3.Connection, store: Path, path: str, part: Part) -> list[Ingested]:
+    """Put what a worker made of a file into the store, in one transaction.
+
+    raises  InputError when the store refuses
+    """
+    if not part.store:
+        return list(part.results)
+    with deserialised(connection, part.store), transaction(connection, store):
+        known = absorb(connection, str, path).known
+    return [
+        Ingested(result.path, "known")
+        if (printable(result.path), result.dialect) in known
+        else result
+        for result in part.results
+    ]

@@ -1,0 +1,207 @@
+"""Who reads the files of an ingest: this process, processes of this host, ranks of MPI, or Dask.
+
+All are executors of `concurrent.futures`. Files are read ahead of the writer, which takes them in
+their order, so that the store is the same whoever reads them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collscope.errors import InputError, MissingToolError, UnreadableError
+from collscope.ingest.paths import STDIN
+
+if TYPE_CHECKING:
+    from collscope.ingest.parts import Job, Part
+
+# Below that one process is done before others have started and loaded numpy (about 0.3 s).
+_WORTH_BYTES = 64 << 20
+# Executors that may break before the writer reads the rest itself: what kills each worker, such as
+# want of memory, would kill the next ones too.
+_MOST_BROKEN = 3
+_AHEAD = 2  # files for each worker that are read and not stored yet: they are held in memory
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+class Workers:
+    """Executors of one kind, made when there is something to read."""
+
+    def __init__(
+        self,
+        make: Callable[[], Executor],
+        width: int,
+        worth_bytes: int = 0,
+        *,
+        lasting: bool = False,
+    ) -> None:
+        """`make` gives an executor when there is something to read.
+
+        width        files that it reads at once
+        worth_bytes  of all files, below which it is not used
+        lasting      it is the same executor each time, and whoever made it ends it
+        """
+        self.width = width
+        self._make = make
+        self._worth_bytes = worth_bytes
+        self._lasting = lasting
+        self._executor: Executor | None = None
+
+    def worth(self, paths: Sequence[str]) -> bool:
+        """Whether these files are to be read by them."""
+        files = [Path(path) for path in paths if path != STDIN]
+        sizes = [file.stat().st_size for file in files if file.is_file()]
+        return len(sizes) > 1 and self.width > 1 and sum(sizes) >= self._worth_bytes
+
+    def submit(self, job: Job, path: str) -> Future[Part]:
+        """Have a file read."""
+        from collscope.ingest.parts import read_part  # noqa: PLC0415 - it brings numpy
+
+        if self._executor is None:
+            self._executor = self._make()
+        return self._executor.submit(read_part, job, path)
+
+    def close(self) -> None:
+        """Give up what is not read yet."""
+        if self._executor is not None and not self._lasting:
+            self._executor.shutdown(wait=True, cancel_futures=True)
+        self._executor = None
+
+
+class PartsAhead:
+    """Parts of files in their order, read ahead of who takes them."""
+
+    def __init__(self, workers: Workers, job: Job, paths: Sequence[str]) -> None:
+        """Begin with the first files."""
+        self.lost = 0  # executors that broke
+        self._workers = workers
+        self._job = job
+        self._waiting = [path for path in paths if path != STDIN and Path(path).is_file()]
+        self._begun: dict[str, Future[Part]] = {}
+        self._begin()
+
+    def take(self, path: str) -> Part | None:
+        """The part of a file; None where the caller is to read it.
+
+        raises  UnreadableError when it cannot be read
+        """
+        while path in self._begun:
+            try:
+                part = self._begun[path].result()
+            except UnreadableError:
+                self._done(path)
+                raise
+            except BrokenExecutor:
+                self._again()
+                continue
+            except Exception:
+                self.lost += 1
+                self._done(path)
+                return None
+            self._done(path)
+            return part
+        return None
+
+    def _done(self, path: str) -> None:
+        del self._begun[path]
+        self._begin()
+
+    def _begin(self) -> None:
+        while self._waiting and len(self._begun) < _AHEAD * self._workers.width:
+            path = self._waiting.pop(0)
+            try:
+                self._begun[path] = self._workers.submit(self._job, path)
+            except BrokenExecutor:
+                self._waiting.insert(0, path)
+                self._again()
+
+    def _again(self) -> None:
+        """Read in a new executor what the broken one has begun; nothing after many have broken."""
+        self.lost += 1
+        read = {path: f for path, f in self._begun.items() if f.done() and f.exception() is None}
+        self._waiting = [path for path in self._begun if path not in read] + self._waiting
+        self._begun = read
+        self._workers.close()
+        if self.lost >= _MOST_BROKEN:
+            self._waiting = []
+        self._begin()
+
+
+@contextmanager
+def workers(jobs: int | None, dask: str | None, *, launched: bool) -> Iterator[Workers | None]:
+    """The workers that the command line asks for; None in a rank that has served as one.
+
+    jobs      processes of this host; None: one for each core
+    dask      address of a scheduler
+    launched  a launcher has started several of this process
+    raises    MissingToolError without the package that is needed, InputError for a wrong address
+    """
+    with ExitStack() as held:
+        if dask is not None:
+            found: Workers | None = _of_dask(dask, held)
+        elif launched and jobs is None and find_spec("mpi4py") is not None:
+            found = _of_mpi(held)
+        else:
+            found = _of_host(jobs)
+        if found is not None:
+            held.callback(found.close)
+        yield found
+
+
+def _of_host(jobs: int | None) -> Workers:
+    width = jobs or len(os.sched_getaffinity(0))
+
+    def make() -> Executor:
+        # Not by fork: this process has threads, whose locks a fork would copy as they are.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["collscope.ingest.parts", "collscope.ingest.logs"])
+        return ProcessPoolExecutor(width, context, _end_with_parent)
+
+    return Workers(make, width, _WORTH_BYTES if jobs is None else 0)
+
+
+def _end_with_parent() -> None:
+    """End with Ctrl-C in silence, and with the process that asked for this one."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _of_mpi(held: ExitStack) -> Workers | None:
+    """Ranks of MPI: the first one writes, the others read until it is done."""
+    world = import_module("mpi4py.MPI").COMM_WORLD
+    size = world.Get_size()
+    if size == 1:  # the launcher is not of this MPI: each process is alone
+        return _of_host(None)
+    ranks = import_module("mpi4py.futures").MPICommExecutor(world, root=0)
+    executor: Executor | None = held.enter_context(ranks)
+    return None if executor is None else Workers(lambda: executor, size - 1, lasting=True)
+
+
+def _of_dask(address: str, held: ExitStack) -> Workers:
+    try:
+        distributed = import_module("distributed")
+    except ImportError as error:
+        raise MissingToolError(
+            "--dask: distributed is not installed. Run 'pip install collscope[dask]'."
+        ) from error
+    try:
+        client = held.enter_context(distributed.Client(address, set_as_default=False))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"--dask {address}: no scheduler answers ({error}). Start one with 'dask scheduler'."
+        ) from error
+    width = sum(client.ncores().values())
+    if not width:
+        raise InputError(f"--dask {address}: no worker. Start one with 'dask worker {address}'.")
+    return Workers(lambda: client.get_executor(pure=False), width, lasting=True)
