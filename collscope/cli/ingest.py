@@ -72,9 +72,7 @@ def _lines(path: Path) -> list[str]:
 
 Jobs = Annotated[
     int | None,
-    typer.Option(
-        "-j", "--jobs", metavar="N", min=1, help="Processes that read files; one per core."
-    ),
+    typer.Option("-j", "--jobs", metavar="N", min=1, help="Processes that read files."),
 ]
 Dask = Annotated[
     str | None,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import multiprocessing
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +24,6 @@ from collscope.ingest.paths import STDIN
 if TYPE_CHECKING:
     from collscope.ingest.parts import Job, Part
 
-# Below that one process is done before others have started and loaded numpy (about 0.3 s).
-_WORTH_BYTES = 64 << 20
 # Executors that may break before the writer reads the rest itself: what kills each worker, such as
 # want of memory, would kill the next ones too.
 _MOST_BROKEN = 3
@@ -41,27 +38,22 @@ class Workers:
         self,
         make: Callable[[], Executor],
         width: int,
-        worth_bytes: int = 0,
         *,
         lasting: bool = False,
     ) -> None:
         """`make` gives an executor when there is something to read.
 
-        width        files that it reads at once
-        worth_bytes  of all files, below which it is not used
-        lasting      it is the same executor each time, and whoever made it ends it
+        width    files that it reads at once
+        lasting  it is the same executor each time, and whoever made it ends it
         """
         self.width = width
         self._make = make
-        self._worth_bytes = worth_bytes
         self._lasting = lasting
         self._executor: Executor | None = None
 
     def worth(self, paths: Sequence[str]) -> bool:
         """Whether these files are to be read by them."""
-        files = [Path(path) for path in paths if path != STDIN]
-        sizes = [file.stat().st_size for file in files if file.is_file()]
-        return len(sizes) > 1 and self.width > 1 and sum(sizes) >= self._worth_bytes
+        return self.width > 1 and sum(path != STDIN for path in paths) > 1
 
     def submit(self, job: Job, path: str) -> Future[Part]:
         """Have a file read."""
@@ -141,7 +133,7 @@ class PartsAhead:
 def workers(jobs: int | None, dask: str | None, *, launched: bool) -> Iterator[Workers | None]:
     """The workers that the command line asks for; None in a rank that has served as one.
 
-    jobs      processes of this host; None: one for each core
+    jobs      processes of this host; None: this one alone
     dask      address of a scheduler
     launched  a launcher has started several of this process
     raises    MissingToolError without the package that is needed, InputError for a wrong address
@@ -159,7 +151,7 @@ def workers(jobs: int | None, dask: str | None, *, launched: bool) -> Iterator[W
 
 
 def _of_host(jobs: int | None) -> Workers:
-    width = jobs or len(os.sched_getaffinity(0))
+    width = jobs or 1
 
     def make() -> Executor:
         # Not by fork: this process has threads, whose locks a fork would copy as they are.
@@ -167,7 +159,7 @@ def _of_host(jobs: int | None) -> Workers:
         context.set_forkserver_preload(["collscope.ingest.parts", "collscope.ingest.logs"])
         return ProcessPoolExecutor(width, context, _end_with_parent)
 
-    return Workers(make, width, _WORTH_BYTES if jobs is None else 0)
+    return Workers(make, width)
 
 
 def _end_with_parent() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from shutil import which
 
@@ -76,7 +77,8 @@ class Dying(Workers):
         if not self.killed:
             self.killed = True
             for process in self._executor._processes.values():  # type: ignore[union-attr]
-                os.kill(process.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it has ended
+                    os.kill(process.pid, signal.SIGKILL)
         return future
 
     killed = False
