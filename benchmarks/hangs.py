@@ -92,4 +92,5 @@ def main() -> None:
             print(f"| {kind} | {fault} | {' | '.join(map(str, cells))} |")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -107,7 +107,9 @@ def render(checks: Sequence[Check], columns: int | None = None) -> str:
         if check.fix is not None:
             lines += _folded(" " * (width + 11), f"to fix: {check.fix}", columns)
     lacking = [check.name for check in checks if check.required and check.found is not True]
-    if lacking:
+    if lacking == ["store"]:
+        lines.append("ingest cannot write here: store. report reads a store that is there.")
+    elif lacking:
         lines.append(f"ingest and report cannot work: {', '.join(lacking)}.")
     else:
         ready = "ingest and report have all they need; they use neither a GPU nor MPI."

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 50  # rows of a table in a notebook
+_PRINTED = 20  # at a prompt
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -46,6 +47,28 @@ class Table(msgspec.Struct, frozen=True):
     def __len__(self) -> int:
         """Number of rows."""
         return len(self.rows)
+
+    def __getitem__(self, place: int | slice | str) -> Any:  # noqa: ANN401 - as `place` says
+        """A row as a dict, by its number; rows as a table, by a slice; a column, by its name.
+
+        raises  IndexError, KeyError for what the table does not have
+        """
+        if isinstance(place, slice):
+            return Table(self.columns, self.rows[place])
+        if isinstance(place, int):
+            return dict(zip(self.columns, self.rows[place], strict=True))
+        if place not in self.columns:
+            raise KeyError(f"{place}: not one of the columns {', '.join(self.columns)}")
+        at = self.columns.index(place)
+        return [row[at] for row in self.rows]
+
+    def __repr__(self) -> str:
+        """The first rows as text."""
+        from collscope.reports.rendering.rows import render_rows  # noqa: PLC0415
+
+        shown = str(render_rows(self.columns, self.rows[:_PRINTED], "text"))
+        left = len(self.rows) - _PRINTED
+        return f"{shown}\n… {left} more rows" if left > 0 else shown
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Rows by column."""
@@ -102,16 +125,26 @@ class Store(msgspec.Struct, frozen=True):
 
     path: Path
 
-    def ingest(self, *paths: str | PathLike[str], run: str = "main") -> tuple[Ingested, ...]:
+    def __enter__(self) -> Store:
+        """The store itself: nothing is open between two calls."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing is left to close."""
+
+    def ingest(
+        self, *paths: str | PathLike[str] | Sequence[str | PathLike[str]], run: str = "main"
+    ) -> tuple[Ingested, ...]:
         """Read logs, profiles, traces, tables and CSVs into a run, as `collscope ingest auto`.
 
-        paths   files, folders or globs; a file that the run holds already is left as it is
+        paths   files, folders or globs, or lists of them; a file that the run holds is kept
         returns what became of each input: its `status`, `counts` and `diagnostics`
         raises  InputError when none of the paths is usable
         """
         from collscope.ingest.commands import ingest_auto  # noqa: PLC0415
 
-        found = ingest_auto([str(path) for path in paths], self.path, run)
+        given = [p for path in paths for p in (path if isinstance(path, list | tuple) else [path])]
+        found = ingest_auto([str(path) for path in given], self.path, run)
         return tuple(found)
 
     def runs(self) -> list[str]:
@@ -343,16 +376,16 @@ def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Table:
 
 
 def render(
-    answer: Report | PredictionReport | Comparison | Explained | Check, form: str = "text"
+    answer: Report | PredictionReport | Comparison | Explained | Check, format: str = "text"
 ) -> str:
     """An answer of a `Store` as the command prints it.
 
-    form    text, md, csv, json or html; of a verdict junit and github instead of csv
+    format  text, md, csv, json or html; of a verdict junit and github instead of csv
     raises  UsageError for another form
     """
     from collscope.writing import visible  # noqa: PLC0415
 
-    return visible(_rendered(answer, form), commands=form == "github")
+    return visible(_rendered(answer, format), commands=format == "github")
 
 
 def _rendered(answer: Report | PredictionReport | Comparison | Explained | Check, form: str) -> str:

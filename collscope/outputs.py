@@ -7,6 +7,7 @@ it (the CSV of the replayer) is held to `require_output` before that starts.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ _SQLITE = b"SQLite format 3\0"  # sqlite.org/fileformat2.html, 1.3.1
 # the index of the log has none, and goes by its name.
 _OF_SQLITE = (b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7", b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 _BESIDE = ("-wal", "-shm", "-journal")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")  # of s3://bucket/key, as a Path
 _PREFIX = ".collscope-"
 _PROCESSES = Path("/proc/self/ns/pid")  # names the space that process numbers are of
 
@@ -53,10 +55,11 @@ def note_sources(paths: Iterable[str]) -> None:
 
 
 def require_store(path: Path) -> None:
-    """Refuse an input of this command as its store: an empty one would become a store.
+    """Refuse what is no file, and an input of this command: an empty one would become a store.
 
     raises  InputError
     """
+    _require_file(path, "--db")
     target = os.path.realpath(path)
     try:
         empty = not Path(target).stat().st_size
@@ -66,6 +69,17 @@ def require_store(path: Path) -> None:
         raise InputError(f"{path}: an empty input of this command. Name another file with --db.")
 
 
+def _require_file(path: Path, option: str) -> None:
+    """Refuse an address, of which `Path` makes s3:/bucket, and SQLite's name of a store in memory.
+
+    raises  InputError
+    """
+    if str(path) == ":memory:":
+        raise InputError(f"{path}: no file, and a store is one. Name a file with {option}.")
+    if _ADDRESS.match(str(path)) and not path.parent.exists():
+        raise InputError(f"{path}: an address, and collscope writes files. Name one with {option}.")
+
+
 def require_output(path: Path, option: str = "") -> None:
     """Refuse a file that an output must not replace, under whatever name or link.
 
@@ -73,6 +87,7 @@ def require_output(path: Path, option: str = "") -> None:
     raises  InputError for a store or another SQLite file, what SQLite keeps beside one, a source of
             the store, an input or a program of this command, and the output of another option
     """
+    _require_file(path, option or "-o")
     target = os.path.realpath(path)
     why = None
     # In this order: to open and close a store releases the locks that SQLite holds on it.

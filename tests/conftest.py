@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 # A busy machine makes an example slow; no test asserts a time.
 settings.register_profile("collscope", deadline=None)
 settings.load_profile("collscope")
+
+# A shell's background job, and nohup, ignore these, and so would every process that a test starts.
+for _number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.SIG_DFL)
 
 # Ranks that wait for each other take a core each, so of these files one test runs at a time.
 _MPI = {

@@ -19,6 +19,7 @@ from collscope.bench.p2p_plan import (
 )
 from collscope.errors import CollscopeError, UsageError
 from collscope.model import Measurement
+from collscope.model.note import Note
 from collscope.replay.measure import measure_parts
 from collscope.replay.mpi import RUN_ALONE
 from collscope.replay.session import Session, Target
@@ -54,7 +55,7 @@ class P2pRun(msgspec.Struct, frozen=True):
     results: tuple[Result, ...]
     points: int  # pairs and sizes that were to be measured of each variant
     error: CollscopeError | None = None
-    notice: str | None = None
+    notice: Note | None = None
 
 
 def run_p2p(request: P2pRequest, session: Session, target: Target) -> P2pRun:

@@ -11,6 +11,7 @@ import gc
 import io
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,7 +28,6 @@ from collscope.outputs import begin_command
 # In the order of `--help`. A line is the first of the command's docstring (held by test_cli).
 COMMANDS = (
     Deferred("ingest", "ingest:ingest_app", "Read logs, profiles and traces into the store."),
-    Deferred("merge", "merge:merge", "Make one new store of several."),
     Deferred(
         "record",
         "record:record",
@@ -89,9 +89,19 @@ COMMANDS = (
         "The runs of the store; 'runs rm NAME' removes one.",
     ),
     Deferred(
+        "merge",
+        "merge:merge",
+        "Make one store of several, and match its runs again.",
+    ),
+    Deferred(
         "sql",
         "report:sql",
         "Query the store in SQL (read-only), or list its views.",
+    ),
+    Deferred(
+        "mcp",
+        "mcp:mcp",
+        "Answer an assistant's questions over the Model Context Protocol.",
     ),
     Deferred(
         "doctor",
@@ -188,6 +198,34 @@ def _said_by_rank_0(error: CollscopeError) -> bool:
     return place is not None and place.rank > 0
 
 
+_COMPLETIONS = ("--show-completion", "--install-completion")
+_SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
+
+
+def _complete_for_shell(arguments: list[str]) -> None:
+    """Show or install completion for a shell that is named, and end; else do nothing.
+
+    Typer's options take no name, and would write for the shell that runs them.
+    raises  UsageError for a name of no shell
+    """
+    if not arguments or arguments[0] not in _COMPLETIONS or len(arguments) == 1:
+        return
+    option, shell = arguments[0], arguments[1]
+    if shell not in _SHELLS:
+        known = ", ".join(_SHELLS)
+        raise UsageError(f"{option} {shell}: no such shell. Name one of {known}, or none.")
+    from typer._completion_shared import get_completion_script, install
+
+    variable = "_COLLSCOPE_COMPLETE"
+    if option == "--show-completion":
+        script = get_completion_script(prog_name="collscope", complete_var=variable, shell=shell)
+        typer.echo(script)
+    else:
+        shell, path = install(shell=shell, prog_name="collscope", complete_var=variable)
+        typer.echo(f"{shell} completion installed in {path}. New shells have it.")
+    sys.exit(0)
+
+
 def main() -> None:
     """Entry point: run a command; errors go to stderr as one line, with their exit code."""
     # Records by the thousand hold no cycles: looking for them so often takes 5 % of a report.
@@ -208,11 +246,12 @@ def main() -> None:
         )
     begin_command()
     try:
+        _complete_for_shell(sys.argv[1:])
         app()
     except CollscopeError as error:
         if _debug:
-            raise
-        if not _said_by_rank_0(error):
+            traceback.print_exc()
+        elif not _said_by_rank_0(error):
             tell(f"collscope: {error}")
         sys.exit(error.exit_code)
     except BrokenPipeError:
@@ -220,10 +259,11 @@ def main() -> None:
         discard(sys.stdout)
         sys.exit(0)
     except Exception as error:
-        if _debug:
-            raise
         said, status = _other_error(error)
-        tell(f"collscope: {said}")
+        if _debug:
+            traceback.print_exc()
+        else:
+            tell(f"collscope: {said}")
         sys.exit(status)
 
 

@@ -8,8 +8,8 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from collscope.cli.options import append, write, write_bytes
-from collscope.errors import UsageError
+from collscope.cli.options import append, tell, write, write_bytes
+from collscope.errors import InputError, UsageError
 
 ENDINGS = {
     ".txt": "text", ".md": "md", ".markdown": "md", ".json": "json", ".jsonl": "jsonl",
@@ -38,7 +38,8 @@ def targets(
 ) -> tuple[Target, ...]:
     """Targets of `-o`, each in the format that its ending names, or all in that of `--format`.
 
-    given    value of --format; None: not given
+    given    value of --format; None: not given. Of several targets it is that of those whose
+             ending names no format of the command
     outputs  values of -o; ``-`` is standard output
     formats  that the command has; the first is that of standard output and of names without ending
     summary  the command's Markdown goes into GitHub's summary of a step, too
@@ -48,7 +49,8 @@ def targets(
     found = []
     for output in outputs or (Path("-"),):
         path = None if str(output) == "-" else output
-        if given is not None:
+        own = None if path is None else ENDINGS.get(path.suffix.lower())
+        if given is not None and (len(outputs or ()) < 2 or own not in names):
             found.append(Target(path, str(given.value)))
         elif path is None or not path.suffix:
             found.append(Target(path, names[0]))
@@ -85,6 +87,14 @@ def write_answer(places: Sequence[Target], render: Callable[[str], str | bytes])
         if isinstance(answer, bytes):
             write_bytes(answer, place.path)
         elif place.appended and place.path is not None:
-            append(answer, place.path)
+            _add_to_summary(answer, place.path)
         else:
             write(answer, place.path, commands=place.format == "github")
+
+
+def _add_to_summary(answer: str, path: Path) -> None:
+    """Append to the summary of the step; a failure changes neither the answer nor the exit code."""
+    try:
+        append(answer, path)
+    except InputError as error:
+        tell(f"collscope: {SUMMARY}: {error}")

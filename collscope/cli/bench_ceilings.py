@@ -59,6 +59,6 @@ def ceilings(
         write(text_of_fit(system, fitted, save), save)
         write(f"{save}: {len(fitted.curves)} operations. Give it as --system {save}.", None)
     if outcome.notice is not None:
-        write(f"bench ceilings: {outcome.notice}", None)
+        write(f"bench ceilings: {outcome.notice.text}", None)
     if outcome.error is not None:
         raise outcome.error

@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
+from typer.core import TyperGroup
 
 from collscope.cli.options import (
     DEFAULT_DB,
@@ -23,14 +24,29 @@ from collscope.cli.options import (
     summarise,
 )
 from collscope.cli.progress import progress
+from collscope.cli.values import HELP
 from collscope.errors import UnreadableError, UsageError
 from collscope.ingest.progress import Reading
 
 if TYPE_CHECKING:
     from collscope.ingest.result import Ingested
 
+
+class _Kinds(TyperGroup):
+    """Kinds of files; without one, `auto`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as in the base
+        """Put `auto` before paths and options that follow no kind."""
+        first = args[0] if args else ""
+        is_path = first == "-" or os.sep in first or os.path.exists(first)  # noqa: PTH110
+        is_option = first.startswith("-") and first not in HELP
+        if first not in self.commands and (is_path or is_option):
+            args = ["auto", *args]
+        return super().parse_args(ctx, args)
+
+
 ingest_app = typer.Typer(
-    no_args_is_help=True, help="Read logs, profiles and traces into the store."
+    cls=_Kinds, no_args_is_help=True, help="Read logs, profiles and traces into the store."
 )
 
 

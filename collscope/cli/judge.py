@@ -164,6 +164,14 @@ def check(
         float,
         typer.Option("--threshold", help="Smallest change of a class that counts, in %.", min=0),
     ] = 5.0,
+    total_threshold: Annotated[
+        float,
+        typer.Option(
+            "--total-threshold",
+            help="Smallest change of the total, and of a traced step, that counts, in %.",
+            min=0,
+        ),
+    ] = 2.0,
     resolution: Annotated[
         float,
         typer.Option(
@@ -193,7 +201,7 @@ def check(
             "check: takes a baseline and a current label. Give 'check --baseline A --current B', or"
             " 'check A B'."
         )
-    rules = Rules(threshold / 100, resolution / 100)
+    rules = Rules(threshold / 100, resolution / 100, total_threshold / 100)
     found = check_labels(db, Names(given[0], given[1], control), Runs(run, weights), system, rules)
     write_answer(places, lambda fmt: render_check(found, fmt))
     raise typer.Exit(found.verdict.exit_code)

@@ -1,4 +1,4 @@
-"""`collscope merge`: stores that were made apart become one."""
+"""`collscope merge`: stores made apart, as one."""
 
 from __future__ import annotations
 
@@ -7,24 +7,32 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Quiet, summarise
+from collscope.cli.options import Db, summarise, write
 
 
 def merge(
-    stores: Annotated[
-        list[Path], typer.Argument(metavar="STORE...", help="Stores, in the order of their ranks.")
-    ],
-    db: Db = DEFAULT_DB,
+    stores: Annotated[list[Path], typer.Argument(help="The stores, which are not changed.")],
+    db: Db,
     rename: Annotated[
-        bool, typer.Option("--rename", help="Keep runs of one name apart: NAME-STORE.")
+        bool, typer.Option("--rename", help="Runs of one name are different jobs: STORE.NAME.")
     ] = False,
-    quiet: Quiet = False,
 ) -> None:
-    """Make one new store of several.
+    """Make one store of several, and match its runs again.
 
-    Each node can ingest its own files. Runs of one name become one job, matched across all
-    stores. The stores do not change.
+    --db names the new store. Runs of one name are one job; a file of two stores counts once.
     """
     from collscope.ingest.merge import merge_stores
+    from collscope.ingest.result import Ingested
+    from collscope.units import count
 
-    summarise(lambda: merge_stores(stores, db, rename=rename), strict=False, quiet=quiet)
+    found = merge_stores(stores, db, rename=rename)
+    sources = sum(one.sources for one in found.stores)
+    known = sum(one.known for one in found.stores)
+    twice = f", {count(known, 'source')} of several stores counted once" if known else ""
+    write(
+        f"{db}: {count(len(stores), 'store')}, {count(sources, 'source')}, "
+        f"{count(len(found.runs), 'run')} ({', '.join(found.runs)}){twice}",
+        None,
+    )
+    matched = [Ingested(f"run '{r}'", "matched", diagnostics=d) for r, d in found.diagnostics]
+    summarise(lambda: matched, strict=False)

@@ -146,7 +146,8 @@ def write(text: str, output: Path | None, *, commands: bool = False) -> None:
     commands  the text is commands for a machine that runs tests
     raises  InputError when the file, or standard output, cannot be written
     """
-    text = text if text.endswith("\n") or output is not None else text + "\n"
+    ended = not text or text.endswith("\n") or output is not None  # no rows are no lines
+    text = text if ended else text + "\n"
     text = visible(text, commands=commands)
     if output is None:
         _print(text)

@@ -88,7 +88,7 @@ def predict(
 def export_perfetto(
     output: Annotated[
         Path,
-        typer.Option("-o", "--output", help="File, .json or .json.gz.", callback=checked_output),
+        typer.Option("-o", "--output", help="File, .json or .json.gz; - is standard output."),
     ],
     db: Db = DEFAULT_DB,
     run: Run = "main",
@@ -114,11 +114,17 @@ def export_perfetto(
 
     if label is not None and system is not None:
         raise UsageError("export perfetto: give --with LABEL or --system NAME, not both.")
+    if opened and str(output) == "-":
+        raise UsageError("export perfetto: --open serves a file. Name one with -o.")
+    if str(output) != "-":
+        checked_output(output)
     if step_ms is not None and label is None and system is None:
         raise UsageError("export perfetto: --step-ms goes with --with or --system.")
     request = PredictionRequest(run, label, None, system, step_ms) if label or system else None
     require_trace_name(output)
-    write(export_trace(run_timelines(db, run, request), output, limit), None)
+    said = export_trace(run_timelines(db, run, request), output, limit)
+    if said:
+        write(said, None)
     if opened:
         import webbrowser
 

@@ -162,6 +162,6 @@ def replay(
         if outcome.measurements:
             write(render_measured(outcome.measurements), None)
         if outcome.notice is not None:
-            write(f"\nreplay: {outcome.notice}", None)
+            write(f"\nreplay: {outcome.notice.text}", None)
         if outcome.error is not None:
             raise outcome.error

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -28,7 +29,7 @@ from collscope.cli.options import (
     tell,
     write_figures,
 )
-from collscope.cli.values import complete_label, complete_system
+from collscope.cli.values import complete_label, complete_run, complete_system
 from collscope.errors import UsageError
 from collscope.units import require_step_ms
 from collscope.writing import folded
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
 
 
 def report(
+    context: typer.Context,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN]", autocompletion=complete_run, help="The same as --run."),
+    ] = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
     format: FormatOption = None,
@@ -81,6 +87,11 @@ def report(
     from collscope.reports.verdict.text import brief as verdict_alone
 
     places = targets(format, output, Format, summary=True)
+    if name is not None:
+        given = context.get_parameter_source("run")
+        if given is not None and given.name == "COMMANDLINE" and run != name:
+            raise UsageError(f"report: the run is {name} and --run {run}. Name it once.")
+        run = checked_label(name) or run
 
     if plot is not None:
         from collscope.reports.rendering.plot import check_plot
@@ -114,7 +125,7 @@ def report(
 def sql(
     query: Annotated[
         str | None,
-        typer.Argument(help="The query; - reads standard input. Default: list the views."),
+        typer.Argument(help="The query; - is standard input. Default: that, or list the views."),
     ] = None,
     db: Db = DEFAULT_DB,
     format: RowsFormatOption = None,
@@ -134,7 +145,15 @@ def sql(
 
     places = targets(format, output, RowsFormat)
 
-    query = (sys.stdin.read() if query == "-" else query or "").strip()
+    if query == "-" or (query is None and _is_piped(sys.stdin)):
+        given = sys.stdin.read().strip()
+        if query == "-" and not given:
+            raise UsageError("sql -: standard input is empty. Write a query there.")
+    else:
+        given = (query or "").strip()
+        if query is not None and not given:
+            raise UsageError("sql: an empty query. Leave it out to list the views.")
+    query = given
     with _ended_after(timeout):
         store = Store(db)
         found = store.sql(query or VIEWS, timeout_s=timeout or None)
@@ -148,6 +167,15 @@ def sql(
         return render_rows(found.columns, found.rows, fmt, wide=wide)
 
     write_answer(places, rendered)
+
+
+def _is_piped(stream: TextIO) -> bool:
+    """True for a file or a pipe on standard input, false for a terminal and for /dev/null."""
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except (OSError, ValueError):  # closed, or no file at all
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISFIFO(mode)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from collscope.errors import InputError, UnreadableError
 from collscope.hang.answers import is_answer, ras_evidence
 from collscope.hang.dumps import dump_evidence, read_dump
-from collscope.hang.logs import log_evidence
+from collscope.hang.logs import call_lines, log_evidence
 from collscope.hang.messages import Messages, message_evidence
 from collscope.ingest.files import open_input
 from collscope.ingest.paths import expand
@@ -35,7 +35,7 @@ def evidence_of(paths: list[str], answers: Sequence[tuple[str, str]] = ()) -> tu
         found.read(path)
     made = (
         dump_evidence(found.dumps, found.others),
-        log_evidence(found.logs),
+        log_evidence(found.logs, found.torn),
         ras_evidence([*found.answers, *answers]),
         message_evidence(found.messages),
     )
@@ -56,6 +56,7 @@ class _Files:
         self.dumps: list[tuple[str, RecordedCalls]] = []
         self.logs: list[tuple[str, LogScan]] = []
         self.answers: list[tuple[str, str]] = []
+        self.torn: set[str] = set()  # paths of logs with a line that is nearly a call
         self.messages = Messages()
         self.others: list[tuple[str, bool]] = []  # path, whether it holds anything
 
@@ -78,6 +79,8 @@ class _Files:
             scan = log_scan.scan(file.chunks())
             if is_log := scan.is_log or scan.counters["messages"] > 0:
                 self.logs.append((path, scan))
+                if call_lines(file.chunks()) != len(scan.coll.comm):
+                    self.torn.add(path)
             if not self.messages.read(path, file.chunks()) and not is_log:
                 self.others.append((path, True))
 

@@ -46,7 +46,7 @@ def by_counts(evidence: Evidence) -> Verdict:
     guilty = sorted(set(behind) - ahead)
     if not guilty or 2 * len(guilty) >= len(members):
         reason = "Some ranks launched fewer calls than others; the counts do not show who waits."
-        return nobody(reason, tuple(sorted(behind)), len(members))
+        return nobody(reason, tuple(sorted(members)), len(members))
     counts, op, seq = where[guilty[0]]
     known = {rank.rank: rank for rank in evidence.ranks}
     who = tuple(

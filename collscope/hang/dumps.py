@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collscope.model.trace import RecordedCall
 
 
+_STATES = {"scheduled", "started", "completed"}  # FlightRecorder.hpp: a call has one of these
+
+
 def read_dump(file: Input) -> RecordedCalls | None:
     """A file's recording; None of another file."""
     head = file.head()
@@ -49,6 +52,7 @@ def dump_evidence(
         kinds.add(_kind(path))
         lost = any(d.severity in {Severity.DATA_LOSS, Severity.ERROR} for d in calls.diagnostics)
         lost |= not calls.calls and not calls.groups  # a process has a group before it dumps
+        lost |= any(call.state not in _STATES for call in calls.calls) or _outside(calls)
         # Two dumps of one rank: no name says which is of this job.
         if lost or calls.rank in read:
             damaged.add(calls.rank)
@@ -75,6 +79,14 @@ def dump_evidence(
         sources=tuple(sources),
         timed_out=any(timed_out) if timed_out else None,
     )
+
+
+def _outside(calls: RecordedCalls) -> bool:
+    """Whether a group has a rank that the group of all ranks does not have."""
+    world = max((ranks for _, ranks in calls.groups), key=len, default=())
+    if world != tuple(range(len(world))):
+        return False
+    return any(rank >= len(world) for _, ranks in calls.groups for rank in ranks)
 
 
 def _kind(path: str) -> str:

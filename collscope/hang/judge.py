@@ -205,7 +205,13 @@ def _undecided_among(evidence: Evidence, open_calls: dict[int, Call], found: _Fi
         return _undecided(evidence, open_calls, sorted(found.silent), reason)
     else:
         reason = "All members whose calls are known made the same calls."
-    return _undecided(evidence, open_calls, sorted(open_calls), reason)
+    groups = dict(evidence.groups)
+    members = {rank for call in open_calls.values() for rank in groups.get(call.group, ())}
+    candidates = members | {rank.rank for rank in evidence.ranks} | set(open_calls)
+    if evidence.kind == "stderr" and candidates <= set(open_calls):
+        # What a watchdog prints names no other member of its group.
+        return _undecided(evidence, open_calls, (), f"{reason} The others are not known.")
+    return _undecided(evidence, open_calls, sorted(candidates), reason)
 
 
 def _first_open(rank: int, calls: Iterable[Call]) -> Call | None:

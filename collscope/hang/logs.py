@@ -6,6 +6,7 @@ alike has ended, and from the first on that some member lacks or made differentl
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING
@@ -20,12 +21,18 @@ from collscope.model.op import parse_op
 from collscope.parsers.nccl_log import MessageKind, parse_init
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from collscope.model.scanned_log import LogScan
 
 # Counters of the scanner: lines that are not whole, or stand there more or less often than printed.
 _DAMAGE = ("torn", "interleaved", "overlong", "nul", "invalid_number", "repeated")
+# vm:6332:6332 [1] NCCL INFO AllReduce: opCount 0 sendbuff 0x7f68 recvbuff 0x7f68 count 4096 …
+# vm:986:986 [0] NCCL INFO AllGather: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..0}
+_OPS = sorted({name for op in Op for name in (op.value, op.value.replace("To", "to"))})
+_NAMED = re.compile(rf"INFO (?:{'|'.join(_OPS)}): (?!\d+ Bytes )".encode())
+_BUFFERS = re.compile(rb"\bsendbuff (?:0x[0-9a-f]+|\(nil\)) recvbuff ")
+_ENDS = re.compile(rb" comm 0x[0-9a-f]+ \[nranks=\d+\] stream ")
 _Process = tuple[int, int]  # file, process of the scan
 
 
@@ -39,8 +46,30 @@ class _Comm(msgspec.Struct, frozen=True):
     gpu: int | None
 
 
-def log_evidence(logs: Sequence[tuple[str, LogScan]]) -> Evidence | None:
-    """What the logs say; None where the ranks of their processes are not known."""
+def call_lines(chunks: Iterable[bytes]) -> int:
+    """Lines that look like those of calls, whole or damaged: the scanner has read as many, or not.
+
+    A line without its process, or without half of its words, is another program's to the scanner.
+    """
+    lines, rest = 0, b""
+    for chunk in chunks:
+        *ended, rest = (rest + chunk).split(b"\n")
+        lines += sum(map(_calls_of_line, ended))
+    return lines + _calls_of_line(rest)
+
+
+def _calls_of_line(line: bytes) -> int:
+    """Calls whose beginning, middle or end stands in a line; two, where it lost its end."""
+    return max(len(pattern.findall(line)) for pattern in (_NAMED, _BUFFERS, _ENDS))
+
+
+def log_evidence(
+    logs: Sequence[tuple[str, LogScan]], damaged_paths: Collection[str] = ()
+) -> Evidence | None:
+    """What the logs say; None where the ranks of their processes are not known.
+
+    damaged_paths  logs that are known to be damaged
+    """
     comms: dict[_Process, dict[int, _Comm]] = {}
     reused: set[_Process] = set()
     for number, (_, scan) in enumerate(logs):
@@ -58,7 +87,11 @@ def log_evidence(logs: Sequence[tuple[str, LogScan]]) -> Evidence | None:
     }
     sources = tuple(path for path, _ in logs)
     claims = _never_began(comms, world, size)
-    torn = {number for number, (_, scan) in enumerate(logs) if _damaged(scan)}
+    torn = {
+        number
+        for number, (path, scan) in enumerate(logs)
+        if path in damaged_paths or _damaged(scan) or _of_nobody(number, scan, comms)
+    }
     reused |= {process for process in rank_of if process[0] in torn}
     twice = {rank for rank, times in Counter(rank_of.values()).items() if times > 1}
     damaged = twice | {rank_of[process] for process in reused if process in rank_of}
@@ -109,6 +142,16 @@ def _damaged(scan: LogScan) -> bool:
         or bool(scan.unended.strip())
         or _lacks_numbers(scan)
     )
+
+
+def _of_nobody(number: int, scan: LogScan, comms: Mapping[_Process, object]) -> bool:
+    """Whether calls stand in lines of a process that began no communicator, and others did.
+
+    Such a line has lost a digit of its process.
+    """
+    callers = set(scan.comms.process[scan.coll.comm].tolist())
+    began = {process for file, process in comms if file == number}
+    return bool(began) and bool(callers - began)
 
 
 def _lacks_numbers(scan: LogScan) -> bool:

@@ -16,7 +16,7 @@ from collscope.ingest.measurements import CSV, TABLE, ingest_csv, ingest_table
 from collscope.ingest.metrics import METRIC, ingest_metric
 from collscope.ingest.profiles import PROFILE, ingest_profile
 from collscope.ingest.result import Ingested
-from collscope.ingest.scan import Report, scan_log
+from collscope.ingest.scan import Report, Scanned, scan_log
 from collscope.ingest.traces import TRACE, ingest_trace, is_totals
 from collscope.model import MeasurementSet, MetricSet
 from collscope.model.scanned_log import LogScan
@@ -30,7 +30,7 @@ LOG = "log"
 # A JSON document over several lines, or one line alone; not one object a line, as of figures.
 _JSON = re.compile(rb'\s*(?:\{\s*["}]|\[\s*\{\s*")')
 # Why a file is unusable for one reader, and nothing that the user could mend for that one.
-_OF_ONE_KIND = (OTHER_KIND, EMPTY, CUT, "empty_trace")
+_OF_ONE_KIND = (OTHER_KIND, EMPTY, CUT, "empty_trace", "torn_last_line")
 _NO_OP = "op_unknown"  # a table that lacks the name of its operation
 _NOTHING = "no profile, trace, replay CSV, log, benchmark table or figures found"
 
@@ -62,11 +62,19 @@ def ingest_any(
     inside = {LOG, *([METRIC] * small), *([TABLE, PROFILE] * (small and not _is_json(head)))}
     found: list[Ingested] = []
     first: Ingested | None = None  # of what looks like one kind alone
+    log: Scanned | None = None
     for kind in registry.DIALECTS:
         fits = registry.fit(kind, head[:HEAD_BYTES])
+        if fits is Fit.PART and kind in inside and log is None:
+            log = scan_log(file, into.report)
+            # A log without a line of another program holds nothing else.
+            inside = {LOG} if _is_pure(log) else inside
         if fits is Fit.NONE or (fits is Fit.PART and kind not in inside):
             continue
-        result = _PUT[kind](into, file)
+        if kind == LOG:
+            result = _put_log(into, log or scan_log(file, report))
+        else:
+            result = _PUT[kind](into, file)
         if result is None:
             continue
         alone = fits is Fit.WHOLE and kind != TABLE  # the file of a table may hold figures as well
@@ -94,8 +102,12 @@ def _is_json(head: bytes) -> bool:
     return not rest.strip() or not first.rstrip().endswith((b"}", b"},", b"}]"))
 
 
-def _put_log(into: _Into, file: Input) -> Ingested | None:
-    log = scan_log(file, into.report)
+def _is_pure(log: Scanned) -> bool:
+    pure = log.found.is_log and not log.found.counters["foreign"] and not log.own
+    return pure and not tells_nothing(log)
+
+
+def _put_log(into: _Into, log: Scanned) -> Ingested | None:
     return None if tells_nothing(log) else store_log(into.connection, into.db, into.run, log)
 
 
@@ -103,11 +115,10 @@ def _put_metric(into: _Into, file: Input) -> Ingested:
     return ingest_metric(into.connection, into.db, into.run, file, MetricHints(), rated=True)
 
 
-_PUT: dict[str, Callable[[_Into, Input], Ingested | None]] = {
+_PUT: dict[str, Callable[[_Into, Input], Ingested]] = {
     TRACE: lambda into, file: ingest_trace(into.connection, into.db, into.run, file),
     CSV: lambda into, file: ingest_csv(into.connection, into.db, into.run, file, None, None),
     PROFILE: lambda into, file: ingest_profile(into.connection, into.db, into.run, file),
-    LOG: _put_log,
     TABLE: lambda into, file: ingest_table(into.connection, into.db, into.run, file, TableHints()),
     METRIC: _put_metric,
 }

@@ -25,8 +25,8 @@ from collscope.store.connection import explained, open_store, remove_empty
 from collscope.units import count_of
 
 if TYPE_CHECKING:
+    from collscope.ingest.ahead import PartsAhead
     from collscope.ingest.result import Ingested
-    from collscope.ingest.workers import PartsAhead
     from collscope.parsers.hints import MetricHints, TableHints
 
     _Ingest = Callable[[sqlite3.Connection, Input], Ingested]
@@ -178,8 +178,8 @@ def _ahead(files: list[str], reading: Reading, kind: str | None, run: str) -> Pa
     """What workers make of the files; None where this process reads them."""
     if reading.workers is None or not _shared(files, reading):
         return None
+    from collscope.ingest.ahead import PartsAhead
     from collscope.ingest.parts import Job
-    from collscope.ingest.workers import PartsAhead
 
     patterns = tuple((pattern.pattern, op) for pattern, op in named_here())
     job = Job(kind or "auto", run, reading.most_bytes, patterns, str(Path.cwd()))
@@ -194,7 +194,7 @@ def _taken(ahead: PartsAhead, every: _IngestPath, db: Path) -> _IngestPath:
         part = ahead.take(path)
         if part is None or part.store is None:
             return every(connection, path)
-        return take_part(connection, db, path, part)
+        return take_part(connection, db, part)
 
     return take
 

@@ -345,4 +345,4 @@ def require_known(connection: sqlite3.Connection, store: Path, run: str) -> None
         raise InputError(f"{store}: the store is empty. Run 'collscope ingest auto PATH' first.")
     if run not in runs:
         known = ", ".join(f"'{r}'" for r in runs)
-        raise InputError(f"{store}: no run '{run}' (runs: {known}). Choose one with --run.")
+        raise InputError(f"{store}: no run '{run}' (runs: {known}). Name one of them.")

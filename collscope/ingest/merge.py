@@ -1,72 +1,146 @@
-"""Stores that were made apart, each where its files lie, become one."""
+"""Stores made apart, as one: a site ingests where the files lie."""
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from collscope.errors import InputError
+import msgspec
+
+from collscope.errors import InputError, UsageError
 from collscope.ingest.match import match_stored
-from collscope.ingest.paths import printable
-from collscope.ingest.result import Ingested
-from collscope.store.absorb import Absorbed, absorb
-from collscope.store.connection import attached, open_store, remove_store, transaction
+from collscope.store.connection import (
+    explained,
+    open_readonly,
+    open_store,
+    schema_version,
+    snapshot,
+    transaction,
+)
+from collscope.store.copy_sources import Copied, copy_sources
+from collscope.temporary import temporary_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from collscope.model import Diagnostic
 
 
-def merge_stores(paths: list[Path], out: Path, *, rename: bool = False) -> list[Ingested]:
-    """Put the sources of stores into a new one, and match its runs again.
+_VERSION_END = 64  # of a store's header, whose last four bytes there are the schema's version
 
-    The stores stay as they are. Runs of one name become one run.
 
-    rename   a run whose name an earlier store has gets the name of its store's file behind its own
-    returns  one result per store, and one per run whose matching has notices
-    raises   InputError when `out` exists, or a store cannot be read; then there is no `out`
+class Merged(msgspec.Struct, frozen=True):
+    """What a merge made."""
+
+    stores: tuple[Copied, ...]  # of each store in turn
+    runs: tuple[str, ...]
+    diagnostics: tuple[tuple[str, tuple[Diagnostic, ...]], ...]  # of each run's matching
+
+
+def merge_stores(stores: Sequence[Path], target: Path, *, rename: bool = False) -> Merged:
+    """Make a new store of the sources of others, and match its runs; the others are not changed.
+
+    Runs of one name are one job. A source that a run holds already counts once.
+
+    rename  a run whose name an earlier store has gets that of its own store before it: NODE2.main
+    raises  UsageError when the target exists or a store is named twice; InputError for what is no
+            store, or cannot be read or written
     """
-    if out.exists():
-        raise InputError(f"{out}: the file exists. Name a new file with --db.")
-    with ExitStack() as unless_done:
-        unless_done.callback(remove_store, out)
-        with closing(open_store(out)) as connection:
-            results = [_put(connection, out, path, rename=rename) for path in paths]
-            if not any(dict(result.counts)["sources"] for result in results):
-                raise InputError(f"{paths[0]}: no store holds a source. Nothing was merged.")
-            runs = "SELECT label FROM _run WHERE period_of IS NULL ORDER BY run_id"
-            for (run,) in connection.execute(runs).fetchall():
-                if found := match_stored(connection, out, run):
-                    note = Ingested(f"run '{run}'", "matched", diagnostics=tuple(found))
-                    results.append(note)
-        unless_done.pop_all()
-    return results
+    _check(stores, target)
+    with explained(target), _scratch(target) as folder:
+        made = folder / "merged.db"
+        with closing(open_store(made)) as connection:
+            copied: list[Copied] = []
+            for store in stores:
+                taken = {run for one in copied for run in one.runs}
+                with _given(store, folder) as given, transaction(connection, made):
+                    copied.append(copy_sources(given, connection, _names(store, taken, rename)))
+            runs = tuple(dict.fromkeys(run for one in copied for run in one.runs))
+            matched = tuple((run, tuple(match_stored(connection, made, run))) for run in runs)
+            connection.execute("PRAGMA journal_mode = DELETE")  # all of it in the one file
+        _publish(made, target)
+    return Merged(tuple(copied), runs, matched)
 
 
-def _put(connection: sqlite3.Connection, out: Path, path: Path, *, rename: bool) -> Ingested:
-    """One store, in one transaction."""
-    taken = {label for (label,) in connection.execute("SELECT label FROM _run")}
-    with attached(connection, path), transaction(connection, out):
-        found = absorb(
-            connection, lambda run: _free(run, path, taken) if rename else run, str(path)
-        )
-    return _result(path, found)
+@contextmanager
+def _scratch(target: Path) -> Iterator[Path]:
+    """A folder beside the target.
 
-
-def _free(run: str, path: Path, taken: set[str]) -> str:
-    """Name of a run that no earlier store has.
-
-    >>> _free("main", Path("node1.db"), {"main"}), _free("main", Path("node1.db"), set())
-    ('main-node1', 'main')
+    raises  InputError when none can be made there
     """
-    name, number = run, 1
-    while name in taken:
-        name = f"{run}-{printable(path.stem)}" + (f"-{number}" if number > 1 else "")
-        number += 1
+    try:
+        with temporary_folder("merge", target.absolute().parent) as folder:
+            yield folder
+    except OSError as error:
+        raise InputError(f"{target}: {error.strerror}. Name another file with --db.") from error
+
+
+def _check(stores: Sequence[Path], target: Path) -> None:
+    if target.exists() or target.is_symlink():
+        raise UsageError(f"{target}: exists. Name a new file with --db.")
+    if not target.absolute().parent.is_dir():
+        raise InputError(f"{target.parent}: no such folder. Make it, or name another with --db.")
+    seen: set[Path] = set()
+    for store in stores:
+        if store.resolve() in seen:
+            raise UsageError(f"{store}: named twice. Name each store once.")
+        seen.add(store.resolve())
+
+
+def _publish(made: Path, target: Path) -> None:
+    """Give a finished store its name, if nobody else took it meanwhile.
+
+    raises  UsageError
+    """
+    try:
+        os.link(made, target)
+    except FileExistsError as error:
+        raise UsageError(f"{target}: exists. Name a new file with --db.") from error
+    except OSError:  # a file system without links
+        made.replace(target)
+
+
+@contextmanager
+def _given(store: Path, scratch: Path) -> Iterator[sqlite3.Connection]:
+    """A store at one moment; one of an earlier release as a migrated copy."""
+    with explained(store):
+        path = _migrated(store, scratch)
+        with closing(open_readonly(path)) as connection, snapshot(connection, path):
+            yield connection
+
+
+def _migrated(store: Path, scratch: Path) -> Path:
+    """The store, or a copy in this release's schema."""
+    if not store.is_file():
+        return store  # the error is that of opening it
+    with store.open("rb") as file:
+        head = file.read(_VERSION_END)
+    # A shared folder may not let SQLite make its files beside a store that it opens.
+    if not 0 < int.from_bytes(head[_VERSION_END - 4 :], "big") < schema_version():
+        return store
+    with closing(sqlite3.connect(f"{store.absolute().as_uri()}?mode=ro", uri=True)) as older:
+        copy = scratch / "older.db"
+        copy.unlink(missing_ok=True)
+        with closing(sqlite3.connect(copy)) as made:
+            older.backup(made)
+    return copy
+
+
+def _names(store: Path, taken: set[str], rename: bool) -> Callable[[str], str]:
+    """Label of a run in the target, by its label in a store."""
+
+    def name(label: str) -> str:
+        if not rename or label not in taken:
+            return label
+        new = f"{store.name.split('.')[0]}.{label}"
+        number = 2
+        while new in taken:
+            new = f"{store.name.split('.')[0]}.{label}.{number}"
+            number += 1
+        return new
+
     return name
-
-
-def _result(path: Path, found: Absorbed) -> Ingested:
-    counts = (
-        ("sources", found.added),
-        ("sources known already", len(found.known)),
-        ("runs", len(found.runs)),
-    )
-    return Ingested(str(path), "added", "store", counts)

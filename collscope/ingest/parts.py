@@ -19,11 +19,13 @@ from collscope.ingest.progress import SILENT
 from collscope.ingest.read import READERS
 from collscope.ingest.result import Ingested
 from collscope.kernel_names import named
-from collscope.store.absorb import absorb
 from collscope.store.connection import deserialised, empty_store, transaction
+from collscope.store.copy_sources import copy_sources
+from collscope.store.sources import has_source, same_content
 
 # What of a file does not depend on other files of its run, as ranks and copies of measurements do.
-_ALONE = {"log", "trace"}
+_INDEPENDENT_KINDS = {"log", "trace"}
+_SOURCES = "SELECT path, dialect, label, sha256 FROM _source JOIN _run USING (run_id)"
 _IN_MEMORY = Path("a store in memory")  # in errors alone
 
 
@@ -56,20 +58,25 @@ def read_part(job: Job, path: str) -> Part:
         read = READERS[job.kind]
         found = read(connection, _IN_MEMORY, job.run, path, job.most_bytes, SILENT.read)
         kinds = {kind for (kind,) in connection.execute("SELECT DISTINCT kind FROM _source")}
-        if not kinds <= _ALONE:
+        if not kinds <= _INDEPENDENT_KINDS:
             return Part(None, ())
         return Part(connection.serialize() if kinds else b"", tuple(found))
 
 
-def take_part(connection: sqlite3.Connection, store: Path, path: str, part: Part) -> list[Ingested]:
+def take_part(connection: sqlite3.Connection, store: Path, part: Part) -> list[Ingested]:
     """Put what a worker made of a file into the store, in one transaction.
 
     raises  InputError when the store refuses
     """
     if not part.store:
         return list(part.results)
-    with deserialised(connection, part.store), transaction(connection, store):
-        known = absorb(connection, str, path).known
+    with closing(deserialised(part.store)) as given, transaction(connection, store):
+        known = {
+            (path, dialect)
+            for path, dialect, run, identity in given.execute(_SOURCES)
+            if any(has_source(connection, run, same) for same in same_content(identity))
+        }
+        copy_sources(given, connection, str)
     return [
         Ingested(result.path, "known")
         if (printable(result.path), result.dialect) in known

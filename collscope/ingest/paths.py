@@ -65,7 +65,7 @@ def _named(path: str) -> list[str]:
         there = path == STDIN or Path(path).exists()
     except OSError as error:  # a name too long for the file system
         raise InputError(f"{path}: {error.strerror}. Check the path.") from error
-    names = [path] if there else sorted(glob.glob(path))  # noqa: PTH207 - may be absolute
+    names = [path] if there else sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - may be absolute
     if not names:
         if os.path.islink(path):  # noqa: PTH114 - does not raise where the path cannot be
             raise InputError(f"{path}: a link to nothing. Check where it points.")
@@ -76,6 +76,8 @@ def _named(path: str) -> list[str]:
                 f"{path}: an address, and collscope reads files."
                 f" Run '{command} | collscope ingest auto -'."
             )
+        if glob.has_magic(path):
+            raise InputError(f"{path}: a pattern that no file fits. Check the path.")
         raise InputError(f"{path}: no such file or folder. Check the path.")
     return names
 

@@ -15,6 +15,7 @@ import msgspec
 
 from collscope.errors import InputError, MissingToolError, UsageError
 from collscope.parsers.recorders.own_recorder import cost_of
+from collscope.units import count
 
 RECORDINGS = "recorder"  # folder of our recorder's files
 LEVELS = ("calls", "sampled", "all", "proxy")
@@ -145,7 +146,9 @@ def _passing_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
         if number != signal.SIGINT or not os.isatty(0):
             process.send_signal(number)
 
-    before: dict[signal.Signals, _Handler] = {s: signal.signal(s, pass_on) for s in _PASSED_ON}
+    # What is ignored here is ignored there, too: `nohup` ignores SIGHUP.
+    handled = [s for s in _PASSED_ON if signal.getsignal(s) is not signal.SIG_IGN]
+    before: dict[signal.Signals, _Handler] = {s: signal.signal(s, pass_on) for s in handled}
     try:
         yield
     finally:
@@ -158,7 +161,8 @@ def cost_notes(recorded: Recording, folder: Path) -> Iterator[str]:
     megabytes = recorded.size_bytes / 1e6
     per_minute = megabytes / recorded.seconds * 60 if recorded.seconds > 0 else 0.0
     yield (
-        f"{folder}: {recorded.files} files, {megabytes:.1f} MB in {recorded.seconds:.1f} s "
+        f"{folder}: {count(recorded.files, 'file')}, {megabytes:.1f} MB in"
+        f" {recorded.seconds:.1f} s "
         f"({per_minute:.0f} MB a minute of the job)."
     )
     yield from _recorder_cost(folder)

@@ -9,10 +9,12 @@ import msgspec
 
 from collscope.errors import CollscopeError
 from collscope.model import Diagnostic, Severity
+from collscope.units import count
 
 _SHOWN = (Severity.ERROR, Severity.DATA_LOSS, Severity.NOTICE)
 _USED = ("added", "replaced", "known")
 _MOST_LINES = 20  # inputs that each have one
+_MOST_REASONS = 10  # why inputs were skipped
 _MOST_MESSAGES = 3  # of one code that each have a line
 _ONE = {"copies": "copy", "classes": "class"}  # singulars that do not just lose an s
 
@@ -54,18 +56,26 @@ class IngestInterruptedError(CollscopeError):
 def summary_lines(results: list[Ingested], *, quiet: bool = False) -> Iterator[str]:
     """One line per input, then the diagnostics of all of them, summed by code and message.
 
-    Of many inputs, or with `quiet`, one line for each dialect, and those that could not be used.
+    Of many inputs, or with `quiet`, one line for each dialect, and for each reason why some could
+    not be used.
 
     Of several inputs the first one that has a diagnostic is named behind it. Where a code has many
     messages, since they name files, they are summed behind the first.
     """
     added = [r for r in results if r.status in _USED]
+    unusable = [r for r in results if r.status == "unusable"]
     together = quiet or len(added) > _MOST_LINES
     if together:
         yield from _together(added)
-    yield from (
-        _line(r) for r in results if r.status != "matched" and not (together and r in added)
-    )
+    few = added * (not together) + unusable * (not _many(unusable, quiet=quiet))
+    yield from (_line(r) for r in results if r in few)
+    if _many(unusable, quiet=quiet):
+        reasons = Counter(r.reason for r in unusable)
+        for reason, number in reasons.most_common(_MOST_REASONS):
+            first = next(r.path for r in unusable if r.reason == reason)
+            yield f"{count(number, 'file')} skipped: {reason} (first {first})"
+        if (left := len(unusable) - sum(n for _, n in reasons.most_common(_MOST_REASONS))) > 0:
+            yield f"{count(left, 'file')} skipped for other reasons: name some to see these"
     inputs = {r.path for r in results if r.status != "matched"}
     by_code: dict[tuple[Severity, str], list[tuple[str, Diagnostic]]] = defaultdict(list)
     for r in results:
@@ -78,6 +88,11 @@ def summary_lines(results: list[Ingested], *, quiet: bool = False) -> Iterator[s
             among = list(dict.fromkeys(path for path, _ in same if path in inputs))
             where = _where(among) if among and len(inputs) > 1 else ""
             yield f"  {severity.value}: {total:,} x {code}: {same[0][1].message}{where}"
+
+
+def _many(unusable: list[Ingested], *, quiet: bool) -> bool:
+    """Whether skipped inputs stand in one line for each reason."""
+    return len(unusable) > (1 if quiet else _MOST_LINES)
 
 
 def _line(found: Ingested) -> str:

@@ -5,6 +5,7 @@ Imports little: the scanner runs while the modules that store what it finds are 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
@@ -26,6 +27,16 @@ class Scanned(msgspec.Struct, frozen=True):
     size_bytes: int  # after decompression
     truncated: bool  # the compressed data ended early
     found: LogScan
+    own: bool = False  # a store or an answer of collscope: what it quotes of logs is no log
+
+
+# What an answer begins with, as JSON, a page, Markdown and text.
+_OWN = re.compile(
+    rb'\s*(?:\{\s*"schema"\s*:\s*"collscope\.|<!doctype html>.{0,4000}?<title>collscope'
+    rb"|(?:# )?collscope (?:\w+, run |report|check|compare|predict|hang))",
+    re.DOTALL,
+)
+_SQLITE = b"SQLite format 3\0"
 
 
 def scan_log(file: Input, report: Report = SILENT.read) -> Scanned:
@@ -34,7 +45,9 @@ def scan_log(file: Input, report: Report = SILENT.read) -> Scanned:
     raises  UnreadableError
     """
     found = scan(_told(file, report))
-    return Scanned(file.path, file.sha256, file.size_bytes, file.truncated, found)
+    head = file.head()
+    own = head.startswith(_SQLITE) or _OWN.match(head) is not None
+    return Scanned(file.path, file.sha256, file.size_bytes, file.truncated, found, own)
 
 
 def _told(file: Input, report: Report) -> Iterator[bytes]:

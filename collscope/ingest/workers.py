@@ -1,7 +1,6 @@
 """Who reads the files of an ingest: this process, processes of this host, ranks of MPI, or Dask.
 
-All are executors of `concurrent.futures`. Files are read ahead of the writer, which takes them in
-their order, so that the store is the same whoever reads them.
+All are executors of `concurrent.futures`.
 """
 
 from __future__ import annotations
@@ -11,23 +10,16 @@ import multiprocessing
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from collscope.errors import InputError, MissingToolError, UnreadableError
+from collscope.errors import InputError, MissingToolError
 from collscope.ingest.paths import STDIN
 
-if TYPE_CHECKING:
-    from collscope.ingest.parts import Job, Part
-
-# Executors that may break before the writer reads the rest itself: what kills each worker, such as
-# want of memory, would kill the next ones too.
-_MOST_BROKEN = 3
-_AHEAD = 2  # files for each worker that are read and not stored yet: they are held in memory
+_T = TypeVar("_T")
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
@@ -55,78 +47,17 @@ class Workers:
         """Whether these files are to be read by them."""
         return self.width > 1 and sum(path != STDIN for path in paths) > 1
 
-    def submit(self, job: Job, path: str) -> Future[Part]:
-        """Have a file read."""
-        from collscope.ingest.parts import read_part  # noqa: PLC0415 - it brings numpy
-
+    def submit(self, read: Callable[..., _T], *given: object) -> Future[_T]:
+        """Have something read; `read` and what it is given can be pickled."""
         if self._executor is None:
             self._executor = self._make()
-        return self._executor.submit(read_part, job, path)
+        return self._executor.submit(read, *given)
 
     def close(self) -> None:
         """Give up what is not read yet."""
         if self._executor is not None and not self._lasting:
             self._executor.shutdown(wait=True, cancel_futures=True)
         self._executor = None
-
-
-class PartsAhead:
-    """Parts of files in their order, read ahead of who takes them."""
-
-    def __init__(self, workers: Workers, job: Job, paths: Sequence[str]) -> None:
-        """Begin with the first files."""
-        self.lost = 0  # executors that broke
-        self._workers = workers
-        self._job = job
-        self._waiting = [path for path in paths if path != STDIN and Path(path).is_file()]
-        self._begun: dict[str, Future[Part]] = {}
-        self._begin()
-
-    def take(self, path: str) -> Part | None:
-        """The part of a file; None where the caller is to read it.
-
-        raises  UnreadableError when it cannot be read
-        """
-        while path in self._begun:
-            try:
-                part = self._begun[path].result()
-            except UnreadableError:
-                self._done(path)
-                raise
-            except BrokenExecutor:
-                self._again()
-                continue
-            except Exception:
-                self.lost += 1
-                self._done(path)
-                return None
-            self._done(path)
-            return part
-        return None
-
-    def _done(self, path: str) -> None:
-        del self._begun[path]
-        self._begin()
-
-    def _begin(self) -> None:
-        while self._waiting and len(self._begun) < _AHEAD * self._workers.width:
-            path = self._waiting.pop(0)
-            try:
-                self._begun[path] = self._workers.submit(self._job, path)
-            except BrokenExecutor:
-                self._waiting.insert(0, path)
-                self._again()
-
-    def _again(self) -> None:
-        """Read in a new executor what the broken one has begun; nothing after many have broken."""
-        self.lost += 1
-        read = {path: f for path, f in self._begun.items() if f.done() and f.exception() is None}
-        self._waiting = [path for path in self._begun if path not in read] + self._waiting
-        self._begun = read
-        self._workers.close()
-        if self.lost >= _MOST_BROKEN:
-            self._waiting = []
-        self._begin()
 
 
 @contextmanager
@@ -154,7 +85,7 @@ def _of_host(jobs: int | None) -> Workers:
     width = jobs or 1
 
     def make() -> Executor:
-        # Not by fork: this process has threads, whose locks a fork would copy as they are.
+        # Not by fork: this process has threads, and a fork would copy locks that they hold.
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["collscope.ingest.parts", "collscope.ingest.logs"])
         return ProcessPoolExecutor(width, context, _end_with_parent)

@@ -48,7 +48,9 @@ DIALECTS = {
         "rpd",
         "nsys",
         "rocprof_csv",
+        "rocm_json",
         "nsys_stats",
+        "rocprofv3_summary",
         "key_averages",
         "top_text",
         "perftools",
@@ -65,12 +67,13 @@ DIALECTS = {
         "tables.ipc_handles",
         "tables.wrapper_times",
         "tables.transferbench",
+        "tables.primus_rccl",
         "deepspeed",
         # Tables of any program come last.
         "tables.latency_table",
         "tables.summary_table",
     ),
-    "metric": ("nvbandwidth", "ras_json", "ras_text", "fusion_times", "metrics"),
+    "metric": ("nvbandwidth", "ras_json", "ras_text", "fusion_times", "iteration_lines", "metrics"),
 }
 
 

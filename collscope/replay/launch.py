@@ -188,18 +188,22 @@ class _Interrupted(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def _forwarding(process: subprocess.Popen[bytes], mask: Collection[int]) -> Iterator[None]:
-    """Hand a signal that would end this process to the job, and end when the job has ended."""
+    """Hand a signal that would end this process to the job, and end when the job has ended.
+
+    What is ignored stays so: `nohup` ignores SIGHUP, a shell's background job SIGINT.
+    """
 
     def stop(number: int, _frame: FrameType | None) -> None:
         raise _Interrupted(number)
 
-    before = {number: signal.signal(number, stop) for number in _ENDING}
+    handled = [n for n in _ENDING if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in handled}
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         yield
     except _Interrupted:
         # The launcher ends its ranks on SIGTERM; one that does not is killed by `_started`.
-        for number in _ENDING:
+        for number in handled:
             signal.signal(number, signal.SIG_IGN)
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -22,6 +22,7 @@ from collscope.errors import (
     UsageError,
 )
 from collscope.model import Measurement
+from collscope.model.note import Note
 from collscope.outputs import write_file
 from collscope.replay.host_limit import (
     available_cores,
@@ -76,7 +77,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     measurements: tuple[Measurement, ...]
     error: CollscopeError | None = None
-    notice: str | None = None
+    notice: Note | None = None
 
 
 class Part(msgspec.Struct, frozen=True):

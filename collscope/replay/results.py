@@ -12,6 +12,7 @@ from collscope.errors import InputError
 from collscope.ingest.commands import ingest_csvs
 from collscope.ingest.measurements import CSV
 from collscope.model import Datatype, Measurement, Op
+from collscope.model.note import Note
 from collscope.outputs import write_file
 from collscope.parsers import rccl_replayer_csv, replay_csv
 from collscope.store.connection import open_store, transaction
@@ -69,8 +70,8 @@ def _relabelled(lines: Sequence[str], suffix_of: Mapping[int, str]) -> Iterator[
         yield out.getvalue()
 
 
-def crowded(measurements: Sequence[Measurement], nranks: int, cores: int) -> str | None:
-    """A sentence where ranks on CPU memory share cores, so that they wait to be scheduled.
+def crowded(measurements: Sequence[Measurement], nranks: int, cores: int) -> Note | None:
+    """The note where ranks on CPU memory share cores, so that they wait to be scheduled.
 
     nranks  processes of the replay, spread evenly over the nodes of the measurements
     cores   of one node
@@ -81,7 +82,8 @@ def crowded(measurements: Sequence[Measurement], nranks: int, cores: int) -> str
     if per_node <= cores:
         return None
     where = f"{cores} core{'' if cores == 1 else 's'}"
-    return f"{per_node} ranks on {where}: the times show scheduling, not communication"
+    text = f"{per_node} ranks on {where}: the times show scheduling, not communication"
+    return Note("ranks_share_cores", {"ranks": per_node, "cores": cores}, text)
 
 
 def digest(path: Path) -> str | None:

@@ -17,7 +17,6 @@ import collscope._logscan as native
 from collscope.errors import InputError
 from collscope.model import Severity
 from collscope.outputs import note_sources, note_store, require_store
-from collscope.temporary import temporary_folder
 from collscope.units import count
 from collscope.writing import one_line
 
@@ -74,10 +73,7 @@ def open_store(path: Path) -> sqlite3.Connection:
 
 def _opened(path: Path) -> sqlite3.Connection:
     with explained(path):
-        # An address, so that other stores can be attached by theirs.
-        connection = sqlite3.connect(
-            _uri(path, "mode=rw"), uri=True, isolation_level=None, timeout=LOCK_TIMEOUT_S
-        )
+        connection = sqlite3.connect(path.absolute(), isolation_level=None, timeout=LOCK_TIMEOUT_S)
     try:
         with explained(path):
             _check(connection, path)
@@ -201,6 +197,7 @@ def open_readonly(path: Path) -> sqlite3.Connection:
     """
     note_store(path)
     if _file(path) is None:
+        require_store(path)
         raise InputError(
             f"{path}: no such store. Run 'collscope ingest auto PATH' first, or name it with --db."
         )
@@ -225,43 +222,9 @@ def open_readonly(path: Path) -> sqlite3.Connection:
     return connection
 
 
-PART = "part"  # what an attached store is called in queries
-
-
-@contextlib.contextmanager
-def attached(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """Another store as `PART`, read-only; an older one as a copy of this release's schema.
-
-    raises  InputError when there is no such store, or it cannot be read by this release
-    """
-    note_store(path)
-    if _file(path) is None:
-        raise InputError(f"{path}: no such store. Check its name.")
-    with contextlib.ExitStack() as held:
-        reader = held.enter_context(contextlib.closing(_reader(path)))
-        with explained(path):
-            version = _check(reader, path)
-        if not version:
-            raise InputError(f"{path}: an empty file. Name a store that collscope made.")
-        if version < schema_version():
-            copy = held.enter_context(temporary_folder("store")) / path.name
-            with explained(copy), contextlib.closing(sqlite3.connect(copy)) as target:
-                reader.backup(target)
-            open_store(copy).close()
-            held.enter_context(attached(connection, copy))
-        else:
-            mode = "mode=ro" if reader.unlocked is None else "mode=ro&immutable=1"
-            with explained(path):
-                connection.execute(f"ATTACH ? AS {PART}", (_uri(path, mode),))
-            held.callback(connection.execute, f"DETACH {PART}")
-        yield
-
-
 def empty_store() -> sqlite3.Connection:
     """A new store in memory."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.deserialize(_empty())
-    return connection
+    return deserialised(_empty())
 
 
 @functools.cache
@@ -273,21 +236,11 @@ def _empty() -> bytes:
         return connection.serialize()
 
 
-@contextlib.contextmanager
-def deserialised(connection: sqlite3.Connection, data: bytes) -> Iterator[None]:
-    """A store in memory as `PART`, from its bytes."""
-    connection.execute(f"ATTACH ':memory:' AS {PART}")
-    try:
-        connection.deserialize(data, name=PART)
-        yield
-    finally:
-        connection.execute(f"DETACH {PART}")
-
-
-def remove_store(path: Path) -> None:
-    """Remove a store that this process has made and closed, with what SQLite keeps beside it."""
-    for end in ("", "-wal", "-shm"):
-        path.with_name(path.name + end).unlink(missing_ok=True)
+def deserialised(data: bytes) -> sqlite3.Connection:
+    """A store in memory from its bytes."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.deserialize(data)
+    return connection
 
 
 # A folder that cannot be written, and a full disk.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,6 +24,12 @@ _PRAGMAS = {
     "index_info", "index_list", "index_xinfo", "pragma_list", "table_info", "table_list",
     "table_xinfo", "user_version",
 }  # fmt: skip
+# Some of these SQLite refuses for another reason: "use DROP VIEW to delete view calls".
+_WRITING = re.compile(
+    r"\s*(?:ALTER|ANALYZE|ATTACH|BEGIN|COMMIT|CREATE|DELETE|DETACH|DROP|INSERT|REINDEX|REPLACE|"
+    r"ROLLBACK|SAVEPOINT|UPDATE|VACUUM)\b",
+    re.IGNORECASE,
+)
 Parameters = Sequence[Any] | Mapping[str, Any]
 """Values for the `?` or the `:name` of a query."""
 # Every view with its columns, those of the store itself left out.
@@ -42,7 +49,7 @@ def select(
     query: str,
     parameters: Parameters = (),
     timeout_s: float | None = None,
-) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
+) -> tuple[list[str], Generator[tuple[Any, ...]]]:
     """Columns of a query, and its rows as they are read; the connection only reads from then on.
 
     parameters  for `?` or `:name` in the query
@@ -57,18 +64,18 @@ def select(
     if timeout_s is not None:
         give_up = time.monotonic() + timeout_s
         connection.set_progress_handler(lambda: time.monotonic() > give_up, _STEPS_AT_ONCE)
-    with _as_usage_errors(timeout_s):
+    with _as_usage_errors(timeout_s, query):
         cursor = connection.execute(query, parameters)
     return [column[0] for column in cursor.description or ()], _rows(cursor, timeout_s)
 
 
-def _rows(cursor: sqlite3.Cursor, timeout_s: float | None) -> Iterator[tuple[Any, ...]]:
+def _rows(cursor: sqlite3.Cursor, timeout_s: float | None) -> Generator[tuple[Any, ...]]:
     with _as_usage_errors(timeout_s):
         yield from cursor
 
 
 @contextmanager
-def _as_usage_errors(timeout_s: float | None) -> Iterator[None]:
+def _as_usage_errors(timeout_s: float | None, query: str = "") -> Iterator[None]:
     """Say what is wrong with the query where SQLite refuses it."""
     try:
         yield
@@ -78,7 +85,7 @@ def _as_usage_errors(timeout_s: float | None) -> Iterator[None]:
             what = not_done(timeout_s or 0)
         elif isinstance(error, sqlite3.DataError):
             what = f"a value of more than {_VALUE_MIB} MiB. Ask for a part of it, with substr()."
-        elif _forbidden(text):
+        elif _forbidden(text) or _WRITING.match(query):
             what = "it would do more than read the store. Use SELECT."
         elif isinstance(
             error, sqlite3.OperationalError | sqlite3.ProgrammingError | sqlite3.Warning

@@ -157,7 +157,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
         == told["--output"]
         == {
             "Write to a file, in the format of its ending; - is standard output. May be repeated.",
-            "File, .json or .json.gz.",
+            "File, .json or .json.gz; - is standard output.",
         }
     )
     assert told["-n"] == told["--ranks"]
@@ -216,7 +216,7 @@ def test_sql_answers_and_lists_views(store: Path) -> None:
     assert views.code == 0
     assert "communicators\n    run, " in views.out
     assert max(map(len, views.out.splitlines())) <= 120
-    assert collscope("sql", " ", "--db", store).out == views.out
+    assert collscope("sql", " ", "--db", store).code == 2
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_a_missing_store(tmp_path: Path, command: str) -> None:
 def test_an_unknown_run_names_the_known(store: Path) -> None:
     done = collscope("report", "--db", store, "--run", "other")
     assert done.code == 3
-    assert "no run 'other' (runs: 'main'). Choose one with --run." in done.err
+    assert "no run 'other' (runs: 'main'). Name one of them." in done.err
 
 
 def test_a_store_of_nothing_does_not_stay_and_one_that_does_says_so(tmp_path: Path) -> None:

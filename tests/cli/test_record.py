@@ -60,7 +60,7 @@ def test_a_job_is_logged_ingested_and_reported(tmp_path: Path, job: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("job: INFO None\n")
     assert "collscope report, run main" in done.stdout
-    assert "1 files, 0.0 MB" in done.stderr
+    assert "1 file, 0.0 MB" in done.stderr
     assert rows(tmp_path / "a.db", "SELECT op, count FROM calls") == [("AllReduce", 1024)] * 2
 
 

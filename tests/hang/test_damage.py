@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 from typing import TYPE_CHECKING
 
 import pytest
+from test_hang import loop, write
 from test_sources import TEXT, TORCHRUN, TURN, answer, status, write_log
 
 from collscope.errors import CollscopeError
@@ -14,6 +16,7 @@ from collscope.hang.collect import evidence_of
 from collscope.hang.judge import judge
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -65,4 +68,51 @@ def test_a_damaged_log_names_no_rank(tmp_path: Path, damage: object) -> None:
 def test_a_service_that_listed_memory_it_had_not_filled(tmp_path: Path) -> None:
     text = answer([9, 9, 9, 9], missing=[2]).replace('"rank": 0', '"rank": 33685696')
     (tmp_path / "ras.json").write_text(text)
+    assert judge(evidence_of([str(tmp_path)])).who == ()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda line: line.replace("node:102:102", "node:\xd902:102"),  # another process
+        lambda line: "node:1" + line[line.index("buff 0x1") :],  # half of it is gone
+        lambda line: line[: line.index("opCount") + 1] + line[-12:],
+        lambda line: line.replace("] NCCL INFO", "] NC"),
+    ],
+)
+def test_a_damaged_line_of_a_log_without_numbers_names_no_rank(
+    tmp_path: Path, damage: Callable[[str], str]
+) -> None:
+    """Calls of NCCL 2.28 all have opCount 0: no number tells that one is lost."""
+    for rank in range(4):
+        write_log(tmp_path, rank, TURN * 8)
+        path = tmp_path / f"nccl.{rank}.log"
+        path.write_text(re.sub("opCount [0-9a-f]+", "opCount 0", path.read_text()))
+    path = tmp_path / "nccl.2.log"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:12], damage(lines[12]), *lines[13:]]))
+    assert judge(evidence_of([str(tmp_path)])).who == ()
+
+
+def test_a_line_that_swallowed_the_next_names_no_rank(tmp_path: Path) -> None:
+    for rank in range(4):
+        write_log(tmp_path, rank, TURN * 8)
+        path = tmp_path / f"nccl.{rank}.log"
+        path.write_text(re.sub("opCount [0-9a-f]+", "opCount 0", path.read_text()))
+    path = tmp_path / "nccl.2.log"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:12], lines[12].rstrip("\n"), *lines[13:]]))
+    assert judge(evidence_of([str(tmp_path)])).who == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [('"completed"', '"compxeted"'), ("[2, 3]", "[2, 83]")], ids=["state", "rank"]
+)
+def test_a_damaged_dump_without_gaps_names_no_rank(tmp_path: Path, old: str, new: str) -> None:
+    for rank in range(4):
+        write(tmp_path, rank, loop(rank), len(loop(rank)))
+    path = tmp_path / "dump_2"
+    text = path.read_text()
+    at = text.rindex(old)
+    path.write_text(text[:at] + new + text[at + len(old) :])
     assert judge(evidence_of([str(tmp_path)])).who == ()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import CALLS, collscope, dump, rows
 from replay_files import GUIDE, OWN
+
+from collscope.parsers import registry
 
 _KINDS = "SELECT kind, dialect FROM sources ORDER BY kind"
 _TOP = "profiles/guide-top.txt"
@@ -239,3 +242,26 @@ def test_what_logs_tell_is_not_said_to_lack(recorded_jobs: Path, tmp_path: Path)
     # The diagnostics keep what the files themselves lack.
     kept = collscope("sql", "select sum(count) from diagnostics where code like 'no_coll%'", *db)
     assert kept.out.split()[-1] == "639"
+
+
+def test_a_log_without_foreign_lines_is_searched_for_nothing_else(
+    samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = (samples / "nccl" / "mixed" / "rank0.log").read_bytes()
+    asked: list[str] = []
+    read = registry.read
+
+    def noted(kind: str, *arguments: Any) -> object:  # noqa: ANN401 - as `read`
+        asked.append(kind)
+        return read(kind, *arguments)
+
+    monkeypatch.setattr(registry, "read", noted)
+    pure, with_more = tmp_path / "pure.log", tmp_path / "more.log"
+    pure.write_bytes(log)
+    with_more.write_bytes(log + b"{'train_samples_per_second': 36.372}\n")
+    db = tmp_path / "t.db"
+    assert collscope("ingest", "auto", pure, "--db", db).code == 0
+    assert asked == []
+    assert collscope("ingest", "auto", with_more, "--db", db, "--run", "b").code == 0
+    assert asked == ["profile", "table", "metric"]
+    assert rows(db, "SELECT value FROM metrics") == [(36.372,)]

@@ -72,8 +72,8 @@ def test_steps_and_collectives_reach_the_workers(samples: Path, tmp_path: Path) 
 class Dying(Workers):
     """Workers of which one is killed, by -9, as soon as it reads."""
 
-    def submit(self, job: parts.Job, path: str) -> Future[parts.Part]:
-        future = super().submit(job, path)
+    def submit(self, *given: object) -> Future[parts.Part]:
+        future = super().submit(*given)
         if not self.killed:
             self.killed = True
             for process in self._executor._processes.values():  # type: ignore[union-attr]

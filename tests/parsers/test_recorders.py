@@ -166,6 +166,57 @@ def test_unpickler_itself_refuses_classes() -> None:
         )
 
 
+_DUMPS = [
+    pickle.dumps(
+        {"entries": [{"record_id": k, "state": "completed", "time": 1.5, "sizes": [[2**k, 3]]}
+                     for k in range(60)], "pg_config": {"0": {"ranks": "[0, 1]", "big": 2**70}}},
+        protocol,
+    )
+    for protocol in (2, 3, 4, 5)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", _DUMPS)
+def test_a_dump_passes_the_fast_look(data: bytes) -> None:
+    assert flight_pickle.is_plain(data)
+
+
+@settings(max_examples=1000)
+@given(
+    st.sampled_from(_DUMPS),
+    st.lists(st.tuples(st.integers(2, 1 << 20), st.binary(max_size=3)), max_size=4),
+)
+def test_the_fast_look_lets_nothing_pass_that_the_exact_one_refuses(
+    data: bytes, changes: list[tuple[int, bytes]]
+) -> None:
+    for place, new in changes:
+        at = 2 + place % (len(data) - 2)
+        data = data[:at] + new + data[at + len(new) + place % 2 :]
+    if not flight_pickle.is_plain(data):
+        return
+    refused = ""
+    try:
+        flight_pickle.check_plain(data)
+    except pickle.UnpicklingError as error:
+        refused = str(error)
+    except ValueError:  # a text that is no UTF-8, which the unpickler refuses as well
+        pass
+    # A memo number: the fast look allows those that need little room.
+    assert not refused or re.match(r"LONG_BINPUT \d{1,7}$|BINPUT \d", refused)
+
+
+def test_the_fast_look_doubts_what_is_large_or_deep() -> None:
+    def with_values(*values: bytes) -> bytes:
+        return b"\x80\x02" + b"".join(values) + b"."
+
+    assert flight_pickle.is_plain(with_values(b"]", b"r\0\0\x1f\0"))
+    assert not flight_pickle.is_plain(with_values(b"]", b"r\0\0\0\x01"))
+    assert not flight_pickle.is_plain(with_values(b"]" * 65))
+    assert not flight_pickle.is_plain(with_values(b"X\xff\xff\xff\x7f"))
+    assert not flight_pickle.is_plain(with_values(b"cos\nsystem\n"))
+    assert not flight_pickle.is_plain(b"\x80\x02]")
+
+
 def test_shared_objects_of_a_hostile_pickle_are_read_once() -> None:
     shape = [[1] * 60] * 1000
     entry = {"profiling_name": "nccl:all_reduce", "input_sizes": shape, "input_dtypes": ["Float"]}

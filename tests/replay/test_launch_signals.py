@@ -29,3 +29,23 @@ def test_a_signal_between_fork_and_forwarding_is_not_lost(name: str) -> None:
         capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n[]\n", "")
+
+
+_IGNORED = """
+import shutil, signal, sys
+from pathlib import Path
+signal.signal(signal.Signals[sys.argv[1]], signal.SIG_IGN)
+from collscope.replay.launch import Job, run_job
+command = f"kill -s {sys.argv[1][3:]} $PPID; exit 7"
+print(run_job(Job(("-c", command), 1, program=Path(shutil.which("sh"))), None).status)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])
+def test_what_the_shell_has_ignored_does_not_end_a_job(name: str) -> None:
+    """As `nohup collscope replay &` does."""
+    done = subprocess.run(
+        [sys.executable, "-c", _IGNORED, name],
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "7\n", "")

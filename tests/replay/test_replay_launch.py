@@ -22,6 +22,7 @@ from replay_files import Sweep, write_replay
 from collscope.doctor import diagnose
 from collscope.errors import InputError, MissingToolError, UsageError
 from collscope.model import Measurement, Op
+from collscope.model.note import Note
 from collscope.programs import installed_replayer, launchers
 from collscope.replay import launch
 from collscope.replay.host_limit import check_host_ranks, hosts_of
@@ -301,8 +302,9 @@ def test_what_is_no_replayer_is_an_error(mpi: None, plan: Path, tmp_path: Path) 
 def test_ranks_that_share_cores_are_pointed_out() -> None:
     two = Measurement(Op.ALL_REDUCE, backend="host", nnodes=2)
     said = "4 ranks on 3 cores: the times show scheduling, not communication"
-    assert crowded([two], 8, 3) == said
-    assert crowded([replace(two, nnodes=None)], 4, 3) == said
+    expected = Note("ranks_share_cores", {"ranks": 4, "cores": 3}, said)
+    assert crowded([two], 8, 3) == expected
+    assert crowded([replace(two, nnodes=None)], 4, 3) == expected
     assert crowded([two], 8, 4) is None
     assert crowded([replace(two, backend="cuda")], 8, 1) is None
     assert crowded([], 8, 1) is None

@@ -39,7 +39,12 @@ from collscope.reports.compare.notes import (
     unlike,
     without_times,
 )
-from collscope.reports.tolerances import DISCOVERY_RATE, FAR_CLASSES, FAR_RATIO
+from collscope.reports.tolerances import (
+    DISCOVERY_RATE,
+    FAR_CLASSES,
+    FAR_RATIO,
+    TOTAL_THRESHOLD,
+)
 from collscope.stats import (
     MAD_TO_SIGMA,
     Effect,
@@ -121,6 +126,7 @@ class Rules(msgspec.Struct, frozen=True):
     # A class whose 95 % interval is wider than this cannot be judged; where the interval of traced
     # runs' step reaches beyond it, the step does not pass.
     resolution: float = 0.10
+    total: float = TOTAL_THRESHOLD  # of the weighted total, and of traced runs' step
 
 
 DEFAULT_RULES = Rules()
@@ -173,7 +179,7 @@ def check(
     rows.sort(key=lambda row: -(row.ratio or 0.0))
     half = total.half_width()
     return Check(
-        decide(judged, total, floor, broken, lost),
+        decide(judged, total, max(math.log1p(rules.total), floor), broken, lost),
         baseline.name,
         current.name,
         len(common),

@@ -55,8 +55,10 @@ def check_labels(
             a control that shares nothing with the baseline
     """
     require_distinct("check", names.all)
-    if not (math.isfinite(rules.threshold) and math.isfinite(rules.resolution)):
-        raise UsageError("check: --threshold and --resolution are percentages. Give numbers.")
+    if not all(map(math.isfinite, (rules.threshold, rules.resolution, rules.total))):
+        raise UsageError(
+            "check: --threshold, --total-threshold and --resolution are percentages. Give numbers."
+        )
     on = named_system(system)
     if name_traced_runs(db, names.all, runs):
         from collscope.reports.check.traced import check_traced  # noqa: PLC0415

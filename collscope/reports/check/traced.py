@@ -24,7 +24,6 @@ from collscope.reports.check.verdict import (
 from collscope.reports.compare.notes import FewLaunches
 from collscope.reports.compare.step_samples import STEP, SampledRun
 from collscope.reports.compare.traced import mean, ratio_unprofiled, traced_notes, traced_parts
-from collscope.reports.tolerances import TOTAL_THRESHOLD
 from collscope.timeline.tolerances import SURE, USUAL
 from collscope.timeline.unprofiled import StepRatio, steps_enough
 
@@ -107,7 +106,7 @@ def _judge_step(
     usual, sure = ratio_unprofiled(baseline, current), ratio_unprofiled(baseline, current, SURE)
     if usual is None or sure is None:
         return JudgedStep(*about, None, None, None, Doubt.UNKNOWN, None, slower=False, faster=False)
-    matters = max(math.log1p(TOTAL_THRESHOLD), floor)
+    matters = max(math.log1p(rules.total), floor)
     slower, faster = math.log(sure.low) > matters, math.log(sure.high) < -matters
     doubt, enough = None, None
     passes = max(math.log1p(rules.resolution), floor)
@@ -118,8 +117,9 @@ def _judge_step(
         else:
             doubt, enough = _doubt(baseline, current, sure, 0, math.log(usual.middle) - matters)
     return JudgedStep(
-        *about, usual.middle, usual.low, usual.high, doubt, enough, slower=slower, faster=faster
-    )
+        *about, usual.middle, usual.low, usual.high, doubt, enough, slower=slower, faster=faster,
+        threshold=rules.total,
+    )  # fmt: skip
 
 
 def _doubt(

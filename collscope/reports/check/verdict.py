@@ -131,6 +131,7 @@ class JudgedStep(msgspec.Struct, frozen=True):
     slower: bool
     faster: bool
     same: bool = False  # both runs hold one recording
+    threshold: float = TOTAL_THRESHOLD  # change beyond which it counts
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -150,19 +151,29 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def decide(
-    judged: Sequence[ComparedClass], total: Effect, floor: float, broken: Broken | None, lost: Lost
+    judged: Sequence[ComparedClass],
+    total: Effect,
+    matters: float,
+    broken: Broken | None,
+    lost: Lost,
 ) -> Decision:
-    """Verdict and its reason. What is broken or slower comes before everything else."""
-    found = _found(judged, total, floor, broken, lost)
+    """Verdict and its reason. What is broken or slower comes before everything else.
+
+    matters  change of the total's logarithm beyond which it counts
+    """
+    found = _found(judged, total, matters, broken, lost)
     return replace(found, judged=tuple(judged), total=total, lost=lost)
 
 
 def _found(  # noqa: PLR0911 - one for each reason
-    judged: Sequence[ComparedClass], total: Effect, floor: float, broken: Broken | None, lost: Lost
+    judged: Sequence[ComparedClass],
+    total: Effect,
+    matters: float,
+    broken: Broken | None,
+    lost: Lost,
 ) -> Decision:
     if broken is not None:
         return Decision(Verdict.REGRESSION, Reason.BROKEN, broken=broken)
-    matters = max(math.log1p(TOTAL_THRESHOLD), floor)
     slower = _deciding(judged, those(judged, "slower"), matters)
     if slower:
         return Decision(Verdict.REGRESSION, Reason.CLASSES, deciding=tuple(slower))

@@ -22,7 +22,7 @@ from collscope.reports.check.verdict import (
 from collscope.reports.compare.notes import NoResult
 from collscope.reports.rendering.class_words import class_phrase
 from collscope.reports.rendering.step_words import predict_command
-from collscope.reports.tolerances import TOTAL_THRESHOLD, WIDEST_PERCENT
+from collscope.reports.tolerances import WIDEST_PERCENT
 from collscope.stats import ENOUGH_ROUNDS, Effect
 from collscope.timeline.tolerances import HOST_STARTS, STARTS
 from collscope.units import count, count_of, figure
@@ -128,16 +128,17 @@ def step_words(step: JudgedStep, *, remedy: bool = True) -> str:
         recorded = f"; {step.recorded:.2f} x as recorded with the profiler"
     became = f"{step.ratio:.2f} x the time (95 %: {step.low:.2f} to {step.high:.2f}{recorded})"
     if step.slower or step.faster:
-        return f"the step is {'slower' if step.slower else 'faster'}: {became}"
+        limit = f"; --total-threshold is {100 * step.threshold:g} %" * step.slower
+        return f"the step is {'slower' if step.slower else 'faster'}: {became}{limit}"
     if step.doubt is not None:
         slower = f"the step takes {became}, so it may be {100 * (step.high - 1):.0f} % slower"
-        if step.low > 1 + TOTAL_THRESHOLD:
+        if step.low > 1 + step.threshold:
             slower = f"the step takes {became}: slower, but not surely enough to fail"
         return f"{slower}: {_step_remedy(step, few)}" if remedy else slower
     if not step.low <= 1 <= step.high:
         return (
             f"the step takes {became}, which is not surely a change by more than"
-            f" {100 * TOTAL_THRESHOLD:.0f} %"
+            f" {100 * step.threshold:g} %"
         )
     return f"no change of the step beyond the noise: {became}"
 

@@ -55,7 +55,8 @@ def _lines(verdict: Verdict) -> list[tuple[str, str]]:
             lines.append(("Candidates", f"{_ranks(len(verdict.candidates))} {ranks}{more}."))
     if verdict.op is not None:
         number = "" if verdict.seq is None else f" {verdict.seq}"
-        group = "" if verdict.group is None else f" of group {verdict.group}"
+        kind = "" if (verdict.group or "").startswith("process group") else "group "
+        group = "" if verdict.group is None else f" of {kind}{verdict.group}"
         lines.append(("Since", f"{verdict.op}{number}{group}."))
     if verdict.frames:
         lines.append(("Code", f"{' < '.join(verdict.frames[:3])}."))

@@ -14,6 +14,7 @@ from collscope.bench.p2p import P2pRun, Result
 from collscope.bench.p2p_plan import LATENCY_BYTES, ONE_WAY, PING_PONG, TWO_WAY, Exchange
 from collscope.ingest.match import reading
 from collscope.model import Measurement, Op, algorithm_bandwidth
+from collscope.model.note import Note
 from collscope.reports.tolerances import MIN_PAIRS, MIN_SIGMAS, MIN_SLOW_PAIR
 from collscope.stats import MAD_TO_SIGMA, Samples, mad
 
@@ -120,7 +121,7 @@ class P2p(msgspec.Struct, frozen=True):
     # what the copy engine reaches, as bench memcpy measured it; empty: not measured
     copies: tuple[CopyPoint, ...]
     notices: tuple[
-        NotMeasured | NotReached | str, ...
+        NotMeasured | NotReached | Note, ...
     ]  # what is missing, and what to know of the times
     schema: str = SCHEMA
 
@@ -257,7 +258,7 @@ def _noise(row: PairRow) -> float:
     return MAD_TO_SIGMA * (row.time_mad_ns or 0.0) / row.time_ns if row.time_ns else 0.0
 
 
-def _notices(done: P2pRun, rows: Sequence[PairRow]) -> Iterator[NotMeasured | NotReached | str]:
+def _notices(done: P2pRun, rows: Sequence[PairRow]) -> Iterator[NotMeasured | NotReached | Note]:
     """What is missing, alike things counted; and what to know of the times."""
     missing: dict[tuple[str, int, str, str | None], int] = defaultdict(int)
     for row in rows:

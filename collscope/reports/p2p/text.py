@@ -69,8 +69,8 @@ def notice_notes(found: P2p) -> tuple[Note, ...]:
         if isinstance(notice, NotReached):
             points = count(notice.points, "pair and size", "pairs and sizes")
             notes.append(noted(notice, f"{points} were not reached."))
-        elif isinstance(notice, str):
-            notes.append(Note("remark", {}, notice))
+        elif isinstance(notice, Note):
+            notes.append(notice)
     return tuple(notes)
 
 

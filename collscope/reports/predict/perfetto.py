@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +23,7 @@ _LEVEL = 6  # of gzip
 
 def require_trace_name(output: Path) -> None:
     """Raise UsageError for a file that no viewer takes for a trace by its name."""
-    if not output.name.endswith((".json", ".json.gz")):
+    if str(output) != "-" and not output.name.endswith((".json", ".json.gz")):
         raise UsageError(f"{output}: neither .json nor .json.gz. Name such a file with -o.")
 
 
@@ -40,8 +41,14 @@ def export_trace(shown: RunTimelines, output: Path, most: int | None) -> str:
     marked = [(cause_title(cause.cause, cause.ranks), marks) for cause, marks in shown.causes]
     try:
         shown_events = trace_events(timeline, limit, shown.recorded, predicted, marked)
+        if str(output) == "-":
+            _write_events(shown_events, sys.stdout.buffer)
+            sys.stdout.flush()
+            return ""
         events = _write(shown_events, output)
         size = output.stat().st_size
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise InputError(f"{output}: {error.strerror}. Name another file with -o.") from error
     calls = len(longest_calls(timeline, limit))
@@ -52,8 +59,6 @@ def export_trace(shown: RunTimelines, output: Path, most: int | None) -> str:
 
 def _write(shown: Iterable[Event], output: Path) -> int:
     """Write event by event, so that no whole document stands in memory; returns their number."""
-    encoder = msgspec.json.Encoder()
-    events = 0
     with ExitStack() as stack:
         file = stack.enter_context(replaced(output))
         out: BinaryIO = file
@@ -61,9 +66,15 @@ def _write(shown: Iterable[Event], output: Path) -> int:
             # No time in the header: equal stores give equal files.
             zipped = gzip.GzipFile("", "wb", _LEVEL, file, mtime=0)
             out = cast("BinaryIO", stack.enter_context(zipped))
-        out.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
-        for event in shown:
-            out.write((b",\n" if events else b"") + encoder.encode(event))
-            events += 1
-        out.write(b"\n]}\n")
+        return _write_events(shown, out)
+
+
+def _write_events(shown: Iterable[Event], out: BinaryIO) -> int:
+    encoder = msgspec.json.Encoder()
+    events = 0
+    out.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
+    for event in shown:
+        out.write((b",\n" if events else b"") + encoder.encode(event))
+        events += 1
+    out.write(b"\n]}\n")
     return events

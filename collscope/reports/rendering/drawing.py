@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import collscope.reports.rendering.mpl_cache  # noqa: F401 - before matplotlib
+
+# isort: split
+
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import collscope.reports.rendering.mpl_cache  # noqa: F401 - before matplotlib
+
+# isort: split
+
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import wrap

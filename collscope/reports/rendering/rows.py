@@ -62,7 +62,7 @@ def _json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _json_lines(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    return msgspec.json.Encoder().encode_lines(_objects(columns, rows)).decode()
+    return msgspec.json.Encoder().encode_lines(_objects(columns, rows)).decode().rstrip("\n")
 
 
 def _objects(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[dict[str, Any]]:

@@ -33,11 +33,11 @@ CODES = (
 
 
 class MsPerStep(msgspec.Struct, frozen=True):
-    """What a step would be shorter by, in ms: the likely value and its range."""
+    """What a step would be shorter by, in ms: the likely value and its range; null: not known."""
 
-    value: float
-    low: float
-    high: float
+    value: float | None
+    low: float | None
+    high: float | None
 
 
 class VerdictEntry(msgspec.Struct, frozen=True):

@@ -32,15 +32,15 @@ def entries(answer: Answer) -> tuple[VerdictEntry, ...]:
     """What JSON has of a verdict: the causes in words, or why none is named; never empty."""
     if answer.unknown is not None:
         why, remedy = _UNKNOWN[answer.unknown]
-        nothing = MsPerStep(0.0, 0.0, 0.0)
-        return (VerdictEntry("unknown", "certain", (), "", nothing, why, remedy),)
+        nothing = MsPerStep(None, None, None)
+        return (VerdictEntry("unknown", "likely", (), "", nothing, why, remedy),)
     if not answer.causes:
         return (
             VerdictEntry(
                 "none", "certain", (), "", MsPerStep(0.0, 0.0, 0.0),
                 f"No cause costs more than 1 % of the step, more than the {answer.step.steps} "
                 "whole steps differ by, and more than two starts of one job do.",
-                "Nothing to mend. For what faster collectives would give, see the classes below.",
+                "Nothing to mend. The report says what faster collectives would give.",
             ),
         )  # fmt: skip
     return tuple(
@@ -66,8 +66,7 @@ def section(verdict: tuple[VerdictEntry, ...], step: StepSummary) -> Section:
     blocks: list[str | Item] = [f"{title(first).upper()}  {length}"]
     blocks += [
         Item(
-            f"{title(e)}: a step {ms(e.ms_per_step.value)} ms shorter without it "
-            f"({ms(e.ms_per_step.low)} to {ms(e.ms_per_step.high)}), {e.certainty}. {e.evidence}",
+            f"{title(e)}: a step {_cost(e.ms_per_step)}, {e.certainty}. {e.evidence}",
             (e.advice,),
         )
         for e in verdict
@@ -80,6 +79,11 @@ def section(verdict: tuple[VerdictEntry, ...], step: StepSummary) -> Section:
 def brief(run: str, verdict: tuple[VerdictEntry, ...], step: StepSummary, fmt: str) -> str:
     """The verdict alone, as text or Markdown."""
     return to_readable(fmt, f"collscope verdict, run {run}", (section(verdict, step),))
+
+
+def _cost(cost: MsPerStep) -> str:
+    value, low, high = (ms(part or 0.0) for part in (cost.value, cost.low, cost.high))
+    return f"{value} ms shorter without it ({low} to {high})"
 
 
 def title(entry: VerdictEntry) -> str:

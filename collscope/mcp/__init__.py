@@ -1,0 +1,1 @@
+"""Answers for assistants, over the Model Context Protocol (docs/assistants.md)."""

@@ -1,0 +1,267 @@
+"""What users of sqlite3, pytest, git and their kin type first (a trial of 30 habitual commands)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import collscope
+
+import collscope as library
+
+
+@pytest.fixture(scope="module")
+def traced(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with two traced runs, d and l, and logs in main."""
+    db = tmp_path_factory.mktemp("habits") / "t.db"
+    for run, folder in (("d", "traces/default"), ("l", "traces/ringll"), ("main", "nccl/ddp")):
+        assert collscope("ingest", samples / folder, "--run", run, "--db", db).code == 0
+    return db
+
+
+def program(*arguments: str | Path, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "collscope", *map(str, arguments)],
+        input=given, capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+def test_debug_keeps_the_exit_code(traced: Path) -> None:
+    for arguments in (("check", "d", "nosuch"), ("report", "--run", "nosuch")):
+        plain = collscope(*arguments, "--db", traced)
+        debug = collscope("--debug", *arguments, "--db", traced)
+        assert debug.code == plain.code == 3
+        assert debug.err.startswith("Traceback")
+
+
+def test_a_step_may_be_slower_by_the_users_threshold(traced: Path) -> None:
+    slower = collscope("check", "d", "l", "--db", traced, "--threshold", "300")
+    assert slower.code == 1
+    assert "--total-threshold is 2 %" in slower.out
+    loose = ("--threshold", "300", "--total-threshold", "300", "--resolution", "30")
+    assert collscope("check", "d", "l", "--db", traced, *loose).code == 0
+
+
+@pytest.mark.parametrize(("shell", "sign"), [("zsh", "compdef"), ("fish", "complete --command")])
+def test_completion_is_of_the_shell_that_is_named(shell: str, sign: str) -> None:
+    outcome = collscope("--show-completion", shell)
+    assert (outcome.code, sign in outcome.out) == (0, True)
+    assert collscope("--show-completion", "tcsh").code == 2
+
+
+def test_completion_is_installed_for_the_shell_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    outcome = collscope("--install-completion", "zsh")
+    assert outcome.out.startswith("zsh completion installed in")
+    assert {p.name for p in tmp_path.iterdir()} == {".zshrc", ".zfunc"}
+
+
+def test_ingest_without_a_kind_is_auto(samples: Path, tmp_path: Path) -> None:
+    log = samples / "nccl" / "ddp" / "rank0.log"
+    plain = collscope("ingest", log, "--db", tmp_path / "a.db")
+    kind = collscope("ingest", "auto", log, "--db", tmp_path / "b.db")
+    assert (plain.code, plain.out) == (0, kind.out)
+    option_first = collscope("ingest", "--db", tmp_path / "c.db", log)
+    assert (option_first.code, option_first.out) == (0, kind.out)
+    assert "No such command 'lgo'" in collscope("ingest", "lgo", log).err
+    assert "Commands:" in collscope("ingest", "-h").out
+
+
+def test_report_takes_the_run_as_it_stands(traced: Path) -> None:
+    named = collscope("report", "l", "--brief", "--db", traced)
+    assert named == collscope("report", "--run", "l", "--brief", "--db", traced)
+    assert named.code == 0
+    missing = collscope("report", "nosuch", "--db", traced)
+    assert "no run 'nosuch' (runs: 'd', 'l', 'main')" in missing.err
+
+
+def test_piped_sql_is_run(traced: Path, tmp_path: Path) -> None:
+    piped = program("sql", "--db", traced, "--format", "csv", given=b"select 1 as a")
+    assert piped.stdout == b"a\n1\n"
+    query = tmp_path / "q.sql"
+    query.write_text("select 2 as b")
+    with query.open("rb") as file:
+        redirected = subprocess.run(
+            [sys.executable, "-m", "collscope", "sql", "--db", str(traced), "--format", "csv"],
+            stdin=file, capture_output=True, check=True, timeout=60,
+        )  # fmt: skip
+    assert redirected.stdout == b"b\n2\n"
+    nothing = subprocess.run(
+        [sys.executable, "-m", "collscope", "sql", "--db", str(traced)],
+        stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert b"call_times" in nothing.stdout
+    assert collscope("sql", "", "--db", traced).code == 2
+    assert program("sql", "-", "--db", traced).returncode == 2
+
+
+def test_no_rows_are_no_lines(traced: Path) -> None:
+    found = program("sql", "select 1 a where 0", "--format", "jsonl", "--db", traced)
+    assert found.stdout == b""
+    assert program("sql", "select 1 a", "--format", "jsonl", "--db", traced).stdout == b'{"a":1}\n'
+
+
+@pytest.mark.parametrize("query", ["drop table calls", "Insert into runs values (1)", "vacuum"])
+def test_what_writes_is_refused_for_that(traced: Path, query: str) -> None:
+    outcome = collscope("sql", query, "--db", traced)
+    assert (outcome.code, "it would do more than read the store" in outcome.err) == (2, True)
+
+
+def test_a_trace_for_perfetto_goes_to_standard_output(traced: Path) -> None:
+    found = program("export", "perfetto", "-o", "-", "--run", "d", "--db", traced)
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["traceEvents"]
+    opened = collscope("export", "perfetto", "-o", "-", "--open", "--run", "d", "--db", traced)
+    assert opened.code == 2
+
+
+def test_names_that_are_no_files_are_refused(
+    samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    log = samples / "nccl" / "ddp" / "rank0.log"
+    memory = collscope("ingest", log, "--db", ":memory:")
+    assert (memory.code, memory.err) == (
+        3, "collscope: :memory:: no file, and a store is one. Name a file with --db.\n"
+    )  # fmt: skip
+    for arguments in (("ingest", log, "--db", "s3://b/t.db"), ("report", "--db", "s3://b/t.db")):
+        outcome = collscope(*arguments)
+        assert (outcome.code, "an address, and collscope" in outcome.err) == (3, True)
+    assert collscope("ingest", log, "--db", "t.db").code == 0
+    output = collscope("report", "--db", "t.db", "-o", "s3://b/r.html")
+    assert (output.code, "Name one with -o" in output.err) == (3, True)
+    assert {p.name for p in tmp_path.iterdir()} == {"t.db"}
+
+
+def test_two_stars_are_any_folders(samples: Path, tmp_path: Path) -> None:
+    outcome = collscope("ingest", f"{samples}/**/ddp/rank0.log", "--db", tmp_path / "t.db")
+    assert outcome.code == 0
+    assert "nccl/ddp/rank0.log" in outcome.out
+    nothing = collscope("ingest", f"{samples}/*.nothing", "--db", tmp_path / "t.db")
+    assert "a pattern that no file fits" in nothing.err
+
+
+def test_a_run_that_is_not_there_is_named_without_an_option(traced: Path) -> None:
+    outcome = collscope("runs", "rm", "nosuch", "--db", traced)
+    assert outcome.err.endswith("no run 'nosuch' (runs: 'd', 'l', 'main'). Name one of them.\n")
+
+
+def test_a_summary_that_cannot_be_written_changes_no_exit_code(
+    traced: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "/nowhere/summary")
+    outcome = collscope("check", "d", "l", "--db", traced, "--format", "github")
+    assert outcome.code == 1
+    assert "GITHUB_STEP_SUMMARY: /nowhere/summary: No such file" in outcome.err
+
+
+def test_tables_behave_as_sequences(traced: Path) -> None:
+    with library.open(traced) as store:
+        table = store.sql("SELECT 1 AS a, 'x' AS b UNION ALL SELECT 2, 'y'")
+    assert table[0] == {"a": 1, "b": "x"}
+    assert table[-1]["a"] == 2
+    assert table["b"] == ["x", "y"]
+    assert list(table[1:]) == [{"a": 2, "b": "y"}]
+    with pytest.raises(KeyError):
+        table["c"]
+    many = store.sql(
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 9999)"
+        " SELECT x FROM c"
+    )
+    assert repr(many).endswith("… 9979 more rows")
+    assert len(repr(many).splitlines()) == 23
+
+
+def test_python_takes_lists_and_formats_by_name(samples: Path, tmp_path: Path) -> None:
+    store = library.open(tmp_path / "t.db")
+    logs = sorted((samples / "nccl" / "ddp").glob("*.log"))
+    assert len(store.ingest([logs[0], str(logs[1])], logs[2])) >= 3
+    assert library.render(store.report(), format="md").startswith("# collscope report")
+
+
+def test_a_store_in_a_folder_that_only_reads(traced: Path, tmp_path: Path) -> None:
+    """As docs/neighbours.md has it."""
+    copy = tmp_path / "t.db"
+    copy.write_bytes(traced.read_bytes())
+    os.chmod(copy, 0o444)  # noqa: PTH101 - the mode alone
+    connection = sqlite3.connect(f"file:{copy}?immutable=1", uri=True)
+    assert connection.execute("SELECT COUNT(*) FROM calls").fetchone()[0] > 0
+    connection.close()
+
+
+def test_own_stores_and_answers_are_no_logs(
+    samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder is ingested again after the report was written into it."""
+    monkeypatch.chdir(tmp_path)
+    for log in (samples / "nccl" / "ddp").glob("*.log"):
+        (tmp_path / log.name).write_bytes(log.read_bytes())
+    assert collscope("ingest", "log", ".").code == 0
+    outputs = [part for end in ("json", "md", "html", "txt") for part in ("-o", f"r.{end}")]
+    assert collscope("report", *outputs).code == 0
+    before = collscope("sql", "SELECT * FROM facts").out
+    for kind in ("log", "auto"):
+        again = collscope("ingest", kind, ".", "--db", "collscope.db")
+        assert again.code == 0
+        assert collscope("sql", "SELECT COUNT(*) FROM sources", "--format", "csv").out.split() == [
+            "COUNT(*)", "4",
+        ]  # fmt: skip
+    assert collscope("sql", "SELECT * FROM facts").out == before
+
+
+def test_skipped_files_are_counted_by_reason(samples: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    (folder / "rank0.log").write_bytes((samples / "nccl" / "ddp" / "rank0.log").read_bytes())
+    for number in range(30):
+        (folder / f"f{number:02}.bin").write_bytes(bytes([number, 0, 255, 17] * 20))
+    for options in ((), ("-q",)):
+        outcome = collscope("ingest", "auto", folder, "--db", tmp_path / "t.db", *options)
+        skipped = [line for line in outcome.out.splitlines() if " skipped: " in line]
+        assert len(skipped) == 1
+        assert skipped[0].startswith("30 files skipped: no profile, trace, replay CSV, log,")
+        assert skipped[0].endswith(f"(first {folder / 'f00.bin'})")
+
+
+def test_of_several_outputs_each_ending_counts(traced: Path, tmp_path: Path) -> None:
+    junit = tmp_path / "j.xml"
+    outcome = collscope(
+        "check", "d", "l", "--db", traced, "--format", "github", "-o", junit, "-o", "-"
+    )
+    assert outcome.out.startswith("::error ")
+    assert junit.read_text().startswith("<?xml")
+    only = tmp_path / "x.html"
+    assert collscope("report", "d", "--db", traced, "--format", "json", "-o", only).code == 0
+    assert json.loads(only.read_text())["schema"].startswith("collscope.report/")
+
+
+def test_a_run_is_named_once(traced: Path) -> None:
+    outcome = collscope("report", "d", "--run", "main", "--db", traced)
+    assert (outcome.code, "the run is d and --run main" in outcome.err) == (2, True)
+    assert collscope("report", "d", "--run", "d", "--db", traced).code == 0
+
+
+def test_an_unknown_cause_has_no_cost(traced: Path) -> None:
+    verdict = json.loads(collscope("report", "--format", "json", "--db", traced).out)["verdict"]
+    assert [entry["cause"] for entry in verdict] == ["unknown"]
+    assert verdict[0]["ms_per_step"] == {"value": None, "low": None, "high": None}
+
+
+def test_pages_are_drawn_without_a_home(traced: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "HOME": "/proc/nowhere"}
+    environment.pop("XDG_CONFIG_HOME", None)
+    environment.pop("MPLCONFIGDIR", None)
+    page = tmp_path / "r.html"
+    done = subprocess.run(
+        [sys.executable, "-m", "collscope", "report", "d", "--db", str(traced), "-o", str(page)],
+        env=environment, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "<svg" in page.read_text()
