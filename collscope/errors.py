@@ -32,6 +32,11 @@ class UnreadableError(InputError):
         """Of one of many files the reason is told, and the others are read."""
         super().__init__(f"{path}: {reason}. {remedy}.")
         self.reason = reason
+        self._arguments = path, reason, remedy
+
+    def __reduce__(self) -> tuple[type[UnreadableError], tuple[str, str, str]]:
+        """How another process gets it."""
+        return type(self), self._arguments
 
 
 class NoVerdictError(CollscopeError):

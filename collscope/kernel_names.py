@@ -192,6 +192,11 @@ def named(collectives: Named) -> Iterator[None]:
         _NAMED.reset(token)
 
 
+def named_here() -> Named:
+    """Names that `named` has put in force."""
+    return _NAMED.get()
+
+
 def is_decoy(name: str) -> bool:
     """True for AMD's runtime kernels (``__amd_rocclr_copyBuffer``): no collective, despite 'ccl'.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 from typer.core import TyperGroup
 
@@ -26,6 +27,9 @@ from collscope.cli.progress import progress
 from collscope.cli.values import HELP
 from collscope.errors import UnreadableError, UsageError
 from collscope.ingest.progress import Reading
+
+if TYPE_CHECKING:
+    from collscope.ingest.result import Ingested
 
 
 class _Kinds(TyperGroup):
@@ -82,8 +86,42 @@ def _lines(path: Path) -> list[str]:
     return [line for line in map(str.strip, text.splitlines()) if line and line[0] != "#"]
 
 
+Jobs = Annotated[
+    int | None,
+    typer.Option("-j", "--jobs", metavar="N", min=1, help="Processes that read files."),
+]
+Dask = Annotated[
+    str | None,
+    typer.Option("--dask", metavar="ADDRESS", help="Dask scheduler whose workers read files."),
+]
+
+
 def _reading(max_size: int | None) -> Reading:
     return Reading(progress(), max_size)
+
+
+class _How(msgspec.Struct, frozen=True):
+    """Options of how files are read, and what is printed of them."""
+
+    max_size: int | None
+    jobs: int | None
+    dask: str | None
+    strict: bool
+    quiet: bool
+
+
+def _ingest(ingest: Callable[[Reading], list[Ingested]], how: _How) -> None:
+    """Ingest with the workers that were asked for; a rank that serves as one prints nothing."""
+    from collscope.ingest.workers import workers
+    from collscope.replay.mpi import launched
+
+    if how.jobs is not None and how.dask is not None:
+        raise UsageError("--jobs and --dask: both read the files. Name one of them.")
+    several = launched(os.environ) is not None
+    with workers(how.jobs, how.dask, launched=several) as found:
+        if found is not None:
+            reading = Reading(progress(), how.max_size, found)
+            summarise(lambda: ingest(reading), how.strict, quiet=how.quiet)
 
 
 @ingest_app.command("log")
@@ -91,6 +129,8 @@ def ingest_log(
     paths: Paths,
     db: Db = DEFAULT_DB,
     run: Run = "main",
+    jobs: Jobs = None,
+    dask: Dask = None,
     max_size: MaxSize = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -100,11 +140,8 @@ def ingest_log(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from collscope.ingest import commands
 
-    summarise(
-        lambda: commands.ingest_logs(paths, db, run, _reading(max_size)),
-        strict,
-        quiet=quiet,
-    )
+    how = _How(max_size, jobs, dask, strict, quiet)
+    _ingest(lambda reading: commands.ingest_logs(paths, db, run, reading), how)
 
 
 @ingest_app.command("profile")
@@ -140,6 +177,8 @@ def ingest_trace(
         int | None, typer.Option("--steps", help="Cut each trace into this many steps.", min=1)
     ] = None,
     collective: Collective = None,
+    jobs: Jobs = None,
+    dask: Dask = None,
     max_size: MaxSize = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -154,11 +193,8 @@ def ingest_trace(
     from collscope.ingest import commands
 
     with _named(collective):
-        summarise(
-            lambda: commands.ingest_traces(paths, db, run, _reading(max_size), steps),
-            strict,
-            quiet=quiet,
-        )
+        how = _How(max_size, jobs, dask, strict, quiet)
+        _ingest(lambda reading: commands.ingest_traces(paths, db, run, reading, steps), how)
 
 
 @ingest_app.command("csv")
@@ -264,6 +300,8 @@ def ingest_auto(
     db: Db = DEFAULT_DB,
     run: Run = "main",
     collective: Collective = None,
+    jobs: Jobs = None,
+    dask: Dask = None,
     max_size: MaxSize = None,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -276,8 +314,5 @@ def ingest_auto(
     from collscope.ingest import commands
 
     with _named(collective):
-        summarise(
-            lambda: commands.ingest_auto(paths, db, run, _reading(max_size)),
-            strict,
-            quiet=quiet,
-        )
+        how = _How(max_size, jobs, dask, strict, quiet)
+        _ingest(lambda reading: commands.ingest_auto(paths, db, run, reading), how)

@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from collscope.errors import InputError, UnreadableError
-from collscope.ingest.archives import Skipped, open_all
 from collscope.ingest.files import ArchiveError, Input, open_input
 from collscope.ingest.paths import STDIN, Expanded, expand, printable
-from collscope.ingest.progress import USUAL, Progress, Reading
-from collscope.ingest.scan import ScansAhead, scan_log
+from collscope.ingest.progress import USUAL, Reading
+from collscope.ingest.read import READERS, each
+from collscope.ingest.scan import ScansAhead
+from collscope.kernel_names import named_here
 from collscope.outputs import note_input
 from collscope.store.connection import explained, open_store, remove_empty
 from collscope.units import count_of
 
 if TYPE_CHECKING:
+    from collscope.ingest.ahead import PartsAhead
     from collscope.ingest.result import Ingested
     from collscope.parsers.hints import MetricHints, TableHints
 
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     _IngestPath = Callable[[sqlite3.Connection, str], list[Ingested]]  # all that a file holds
 
 
+_LOST_TEXT = (
+    "workers that ended while they read a file: the file was read again, and nothing is missing"
+)
 # Logs tell the sizes of all the run's calls, whatever its traces lack.
 _SIZES_BY_LOGS = """
 SELECT EXISTS (SELECT 1 FROM sources WHERE run = :run AND kind = 'log')
@@ -44,6 +49,9 @@ def ingest_logs(paths: list[str], db: Path, run: str, reading: Reading = USUAL) 
     raises  InputError when none of the paths holds a usable log
     """
     given = expand(paths)
+    read = _reader("log", db, run, reading)
+    if _shared(given.files, reading):
+        return _ingest_all(given, db, run, read, reading, "log")
     with ScansAhead(given.files, reading) as scans:
         from collscope.ingest.logs import store_log
 
@@ -53,13 +61,9 @@ def ingest_logs(paths: list[str], db: Path, run: str, reading: Reading = USUAL) 
             except ArchiveError:
                 if path == STDIN or not Path(path).is_file():  # it cannot be read again
                     raise
+            return read(connection, path)
 
-            def one(file: Input) -> list[Ingested]:
-                return [store_log(connection, db, run, scan_log(file, reading.progress.read))]
-
-            return _each(path, reading.most_bytes, one)
-
-        return _ingest_all(given, db, run, every, reading.progress, "log")
+        return _ingest_all(given, db, run, every, reading, "log")
 
 
 def ingest_profiles(
@@ -88,16 +92,8 @@ def ingest_traces(
     steps   in each trace of the run; None: they are found
     raises  InputError when none of the paths holds a usable one
     """
-    from collscope.ingest.traces import ingest_trace
-    from collscope.store.sources import set_steps
-
-    def one(connection: sqlite3.Connection, file: Input) -> Ingested:
-        found = ingest_trace(connection, db, run, file)
-        if steps is not None:
-            set_steps(connection, db, run, steps)
-        return found
-
-    return _ingest("trace", paths, db, run, one, reading)
+    read = _reader("trace", db, run, reading)
+    return _ingest_all(expand(paths), db, run, read, reading, "trace", steps)
 
 
 def ingest_csvs(
@@ -153,64 +149,81 @@ def ingest_auto(paths: list[str], db: Path, run: str, reading: Reading = USUAL) 
 
     raises  InputError when none of the paths is usable
     """
-    from collscope.ingest.auto import ingest_any
+    return _ingest_all(expand(paths), db, run, _reader("auto", db, run, reading), reading)
 
-    def every(connection: sqlite3.Connection, path: str) -> list[Ingested]:
-        return _each(
-            path,
-            reading.most_bytes,
-            lambda file: ingest_any(connection, db, run, file, reading.progress.read),
-        )
 
-    return _ingest_all(expand(paths), db, run, every, reading.progress)
+def _reader(kind: str, db: Path, run: str, reading: Reading) -> _IngestPath:
+    def read(connection: sqlite3.Connection, path: str) -> list[Ingested]:
+        report = reading.progress.read
+        return READERS[kind](connection, db, run, path, reading.most_bytes, report)
+
+    return read
+
+
+def _shared(files: list[str], reading: Reading) -> bool:
+    """Whether workers read these files."""
+    return reading.workers is not None and reading.workers.worth(files)
 
 
 def _ingest(
     kind: str, paths: list[str], db: Path, run: str, one: _Ingest, reading: Reading
 ) -> list[Ingested]:
     def every(connection: sqlite3.Connection, path: str) -> list[Ingested]:
-        return _each(path, reading.most_bytes, lambda file: [one(connection, file)])
+        return each(path, reading.most_bytes, lambda file: [one(connection, file)])
 
-    return _ingest_all(expand(paths), db, run, every, reading.progress, kind)
-
-
-def _each(
-    path: str, most_bytes: int | None, one: Callable[[Input], list[Ingested]]
-) -> list[Ingested]:
-    """What becomes of a file, or of every member of an archive."""
-    from collscope.ingest.result import Ingested
-
-    found: list[Ingested] = []
-    with open_all(path, most_bytes) as members:
-        for member in members:
-            if isinstance(member, Skipped):
-                found.append(Ingested(member.path, "unusable", reason=member.reason))
-                continue
-            try:
-                found += one(member)
-            except UnreadableError as error:
-                if member.path == path:
-                    raise
-                found.append(Ingested(member.path, "unusable", reason=error.reason))
-    return found or [Ingested(path, "unusable", reason="an archive without files")]
+    return _ingest_all(expand(paths), db, run, every, reading, kind)
 
 
-def _ingest_all(
+def _ahead(files: list[str], reading: Reading, kind: str | None, run: str) -> PartsAhead | None:
+    """What workers make of the files; None where this process reads them."""
+    if reading.workers is None or not _shared(files, reading):
+        return None
+    from collscope.ingest.ahead import PartsAhead
+    from collscope.ingest.parts import Job
+
+    patterns = tuple((pattern.pattern, op) for pattern, op in named_here())
+    job = Job(kind or "auto", run, reading.most_bytes, patterns, str(Path.cwd()))
+    return PartsAhead(reading.workers, job, files)
+
+
+def _taken(ahead: PartsAhead, every: _IngestPath, db: Path) -> _IngestPath:
+    """What puts a path into the store as a worker has read it, or else by `every`."""
+    from collscope.ingest.parts import take_part
+
+    def take(connection: sqlite3.Connection, path: str) -> list[Ingested]:
+        part = ahead.take(path)
+        if part is None or part.store is None:
+            return every(connection, path)
+        return take_part(connection, db, part)
+
+    return take
+
+
+def _ingest_all(  # noqa: PLR0913, PLR0917 - what, where to, how
     given: Expanded,
     db: Path,
     run: str,
     every: _IngestPath,
-    progress: Progress,
+    reading: Reading,
     kind: str | None = None,
+    steps: int | None = None,
 ) -> list[Ingested]:
-    """Every file in turn, then the matching; `kind` is the command, None: it reads all kinds."""
+    """Every file in turn, then the matching.
+
+    kind   the command; None: it reads all kinds
+    steps  in each trace of the run; None: they are found
+    """
     from collscope.ingest.match import match_stored
     from collscope.ingest.result import Ingested, IngestInterruptedError
+    from collscope.model import Diagnostic, Severity
+    from collscope.store.sources import set_steps
     from collscope.temporary import remove_abandoned
 
     files = given.files
     skipped = [Ingested(printable(path), "unusable", reason=why) for path, why in given.skipped]
+    alone = len(files) + len(skipped) == 1
     results: list[Ingested] = []
+    progress = reading.progress
     done = 0
     for path in files:
         if path != STDIN:
@@ -218,12 +231,20 @@ def _ingest_all(
     with _store(db) as connection:
         progress.begin(files)
         try:
+            ahead = _ahead(files, reading, kind, run)
+            read_path = every if ahead is None else _taken(ahead, every, db)
             for done, path in enumerate(files):  # noqa: B007 - how many are, where it ends early
-                results += _tolerant(every, connection, path, alone=len(files) + len(skipped) == 1)
+                results += _tolerant(read_path, connection, path, alone=alone)
+                if steps is not None:
+                    set_steps(connection, db, run, steps)
                 progress.finish(path)
             done = len(files)
             progress.match()
             told = match_stored(connection, db, run)
+            if ahead is not None and ahead.lost:
+                told.append(
+                    Diagnostic(Severity.NOTICE, "worker_lost", _LOST_TEXT, count=ahead.lost)
+                )
             if connection.execute(_SIZES_BY_LOGS, {"run": run}).fetchone()[0]:
                 results = [_without(r, "no_collective_arguments") for r in results]
         except KeyboardInterrupt as error:

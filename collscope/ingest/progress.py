@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collscope.ingest.workers import Workers
 
 
 class Progress:
@@ -34,10 +38,12 @@ class Reading(msgspec.Struct, frozen=True):
 
     progress    is told how far it is
     most_bytes  what one file may become, decompressed; None: the limits of `ingest.decompress`
+    workers     who reads the files; None: this process alone
     """
 
     progress: Progress = SILENT
     most_bytes: int | None = None
+    workers: Workers | None = None
 
 
 USUAL = Reading()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sqlite3
 import stat
@@ -218,6 +219,27 @@ def open_readonly(path: Path) -> sqlite3.Connection:
     except BaseException:
         connection.close()
         raise
+    return connection
+
+
+def empty_store() -> sqlite3.Connection:
+    """A new store in memory."""
+    return deserialised(_empty())
+
+
+@functools.cache
+def _empty() -> bytes:
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        for script in (*_migrations(), *_views()):
+            _run_script(connection, script.read_text())
+        connection.execute(f"PRAGMA user_version = {schema_version()}")
+        return connection.serialize()
+
+
+def deserialised(data: bytes) -> sqlite3.Connection:
+    """A store in memory from its bytes."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.deserialize(data)
     return connection
 
 

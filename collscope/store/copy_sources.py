@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from collscope.store.sources import has_source, next_id, run_id
+from collscope.store.sources import has_source, next_id, run_id, same_content
 
 # Tables of what parsers found, parents first, each with its columns that are keys of a table. The
 # first is the parent, without which a row is left out. What matching found is found anew.
@@ -84,7 +84,7 @@ def copy_sources(
     known = 0
     for source, label, sha256 in given.execute(_SOURCES):
         run, key = keys[label]
-        if has_source(target, run, sha256):
+        if any(has_source(target, run, same) for same in same_content(sha256)):
             known += 1
         else:
             copier.add_source(source, key)

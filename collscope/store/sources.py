@@ -60,6 +60,17 @@ def identity(sha256: str, kind: str) -> str:
     return f"{sha256}:{kind}"
 
 
+def same_content(identity: str) -> tuple[str, ...]:
+    """Identities that one run has once: a profile and a trace of one file have the same kernels.
+
+    >>> same_content("5f:log"), same_content("5f:profile:2"), same_content("5f:trace")
+    (('5f:log',), ('5f:profile:2', '5f:trace'), ('5f:trace', '5f:profile'))
+    """
+    sha256, _, kind = identity.partition(":")
+    other = {"profile": "trace", "trace": "profile"}.get(kind.partition(":")[0])
+    return (identity,) if other is None else (identity, f"{sha256}:{other}")
+
+
 def has_source(connection: sqlite3.Connection, run: str, sha256: str) -> bool:
     """True if the run, or a period of it, already holds a source of this `identity`."""
     row = connection.execute(

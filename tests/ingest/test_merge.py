@@ -136,3 +136,13 @@ def test_an_older_store_is_read_and_not_migrated(samples: Path, tmp_path: Path) 
     calls = "SELECT COUNT(*) FROM calls"
     with closing(sqlite3.connect(tmp_path / "m.db")) as connection:
         assert connection.execute(calls).fetchone() == (208,)
+
+
+def test_a_file_read_as_profile_and_as_trace_counts_once(samples: Path, tmp_path: Path) -> None:
+    """One ingest takes an SQLite profile once, whichever command reads it: so does a merge."""
+    stores = [tmp_path / "profile.db", tmp_path / "trace.db"]
+    for store in stores:
+        words = (store.stem, samples / "profiles" / "synthetic.rpd", "--db", store)
+        assert collscope("ingest", *words).code == 0
+    assert collscope("merge", *stores, "--db", tmp_path / "all.db").code == 0
+    assert views(tmp_path / "all.db") == views(stores[0])
