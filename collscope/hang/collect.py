@@ -69,7 +69,8 @@ class _Files:
 
     def _take(self, path: str, file: Input) -> None:
         head = file.head()
-        if is_answer(head.decode("utf-8", errors="replace")):
+        # Looking for an answer in the bytes of a pickle takes as long as reading it.
+        if b"\0" not in head and is_answer(head.decode("utf-8", errors="replace")):
             self.answers.append((path, file.text()))
         elif (dump := read_dump(file)) is not None:
             self.dumps.append((path, dump))

@@ -68,11 +68,12 @@ def dump_evidence(
     damaged |= {rank for rank, holds in unread if holds and rank not in read}
     empty = {rank for rank, holds in unread if not holds}
     undamaged = [calls for rank, calls in read.items() if rank not in damaged]
-    groups = _groups(undamaged)
+    ranks = tuple(_rank(calls) for calls in undamaged)
+    groups = _groups(undamaged, ranks)
     members = {rank for _, ranks in groups for rank in ranks}
     return Evidence(
         kind="dumps",
-        ranks=tuple(_rank(calls) for calls in undamaged),
+        ranks=ranks,
         groups=groups,
         silent=tuple(sorted((members | empty) - set(read) - damaged)),
         damaged=tuple(sorted(damaged)),
@@ -82,10 +83,13 @@ def dump_evidence(
 
 
 def _outside(calls: RecordedCalls) -> bool:
-    """Whether a group has a rank that the group of all ranks does not have."""
+    """Whether a group has a rank that the group of all ranks does not have.
+
+    PyTorch numbers the groups from 0, and the first one is of all ranks.
+    """
     world = max((ranks for _, ranks in calls.groups), key=len, default=())
     if world != tuple(range(len(world))):
-        return False
+        return dict(calls.groups).get("0") == world
     return any(rank >= len(world) for _, ranks in calls.groups for rank in ranks)
 
 
@@ -114,15 +118,16 @@ def _timed_out(calls: RecordedCalls, path: str) -> list[bool]:
     ]
 
 
-def _groups(dumps: Iterable[RecordedCalls]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def _groups(
+    dumps: Iterable[RecordedCalls], made: Iterable[RankEvidence]
+) -> tuple[tuple[str, tuple[int, ...]], ...]:
     found: dict[str, tuple[int, ...]] = {}
     for calls in dumps:
         for name, ranks in calls.groups:
             found.setdefault(_name(name, ranks), ranks)
-        for call in _calls(calls):
-            if ": " in call.group and " to " in call.group:
-                sender, _, receiver = call.group.rpartition(": ")[2].partition(" to ")
-                found.setdefault(call.group, (int(sender), int(receiver)))
+    for pair in {call.group for of in made for call in of.calls if call.op == "SendRecv"}:
+        sender, _, receiver = pair.rpartition(": ")[2].partition(" to ")
+        found.setdefault(pair, (int(sender), int(receiver)))
     return tuple(found.items())
 
 
@@ -150,13 +155,14 @@ def _rank(calls: RecordedCalls) -> RankEvidence:
 
 def _calls(calls: RecordedCalls) -> list[Call]:
     groups = dict(calls.groups)
+    names = {name: _name(name, ranks) for name, ranks in calls.groups}
     places: dict[str, int] = {}
     found = []
     for call in calls.calls:
         key = call.collective.group
         if key is None or key not in groups:
             continue
-        group, op = _name(key, groups[key]), str(call.collective.op.value)
+        group, op = names[key], str(call.collective.op.value)
         seq = call.seq
         if call.collective.op.point_to_point:
             pair = _pair(call, groups[key], calls.rank)

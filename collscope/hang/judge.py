@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from collscope.hang.counts import by_counts, nobody
-from collscope.hang.pattern import pattern_of
+from collscope.hang.pattern import TURNS_AHEAD, pattern_of
 from collscope.hang.records import EQUAL_COUNTS, Claim, Verdict, Waiting, Who
 
 if TYPE_CHECKING:
@@ -141,6 +141,12 @@ def _by_calls(evidence: Evidence) -> Verdict:
         for rank, of in known.items()
         if (call := _first_open(rank, of.calls)) is not None
     }
+    if evidence.kind == "logs" and (far := _went_on(known, open_calls)):
+        reason = (
+            f"The logs of {_ranks(far)} differ from others and go on for more than {TURNS_AHEAD}"
+            " turns of the loop: lines may be lost."
+        )
+        return _undecided(evidence, open_calls, (), reason)
     if not open_calls:
         # Which calls the GPUs ended is not in a log: all calls found their like.
         verdict = None
@@ -161,6 +167,25 @@ def _by_calls(evidence: Evidence) -> Verdict:
     if found.different:
         return _judged_by_majority(evidence, known, open_calls, found)
     return _standing_out(evidence, known, open_calls, found)
+
+
+def _went_on(known: Mapping[int, RankEvidence], open_calls: Mapping[int, Call]) -> list[int]:
+    """Ranks that made more calls behind a difference than a host makes that waits.
+
+    Logs of NCCL that write opCount 0 in all lines do not show that one of them is lost, doubled or
+    at another place.
+    """
+    found = []
+    for rank, of in known.items():
+        pattern = pattern_of(of.calls, len(of.calls))
+        if pattern is None:
+            continue
+        left = None if pattern.leaving is None else pattern.leaving.call
+        marks = [call for call in (open_calls.get(rank), left) if call is not None]
+        first = min((of.calls.index(call) for call in marks), default=len(of.calls))
+        if len(of.calls) - first > TURNS_AHEAD * pattern.period:
+            found.append(rank)
+    return found
 
 
 def _standing_out(

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _Mark = tuple[str, str, int | None, str | None, int | None]  # what makes two calls equal
 
 _TURNS = 2  # repetitions that make a pattern: one turn, and a second that equals it
+# Turns that a host makes ahead of a GPU that waits: sooner or later it reads a result, as a loss.
+TURNS_AHEAD = 8
 
 
 class Leaving(msgspec.Struct, frozen=True):

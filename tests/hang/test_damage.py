@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import re
 from typing import TYPE_CHECKING
@@ -115,4 +116,38 @@ def test_a_damaged_dump_without_gaps_names_no_rank(tmp_path: Path, old: str, new
     text = path.read_text()
     at = text.rindex(old)
     path.write_text(text[:at] + new + text[at + len(old) :])
+    assert judge(evidence_of([str(tmp_path)])).who == ()
+
+
+@pytest.mark.parametrize("lost", [60, 65])
+def test_a_line_lost_long_before_the_end_is_no_skipped_call(tmp_path: Path, lost: int) -> None:
+    """NCCL 2.28 writes opCount 0 in every line: no number shows that one is lost."""
+    for rank in range(2):
+        write_log(tmp_path, rank, TURN * 30, 2)
+        path = tmp_path / f"nccl.{rank}.log"
+        lines = re.sub(r"opCount [0-9a-f]+", "opCount 0", path.read_text()).splitlines()
+        if rank == 1:
+            del lines[lost]
+        path.write_text("\n".join(lines) + "\n")
+    assert judge(evidence_of([str(tmp_path)])).who == ()
+
+
+def test_a_skipped_call_shortly_before_the_end_is_one(tmp_path: Path) -> None:
+    for rank in range(2):
+        steps = [*TURN * 30, *(TURN[1:] if rank == 1 else TURN), *TURN]
+        write_log(tmp_path, rank, steps, 2)
+    found = judge(evidence_of([str(tmp_path)]))
+    assert [who.rank for who in found.who] == [1]
+
+
+def test_a_rank_that_the_job_cannot_have_is_not_named(tmp_path: Path) -> None:
+    for rank in range(4):
+        write(tmp_path, rank, loop(rank), 22)
+        path = tmp_path / f"dump_{rank}"
+        written = path.stat()
+        text = path.read_text().replace('"world"', '"0"')
+        if rank == 2:
+            text = text.replace("[0, 1, 2, 3]", "[0, 1, 2, 67]")
+        path.write_text(text)
+        os.utime(path, (written.st_atime, written.st_mtime))
     assert judge(evidence_of([str(tmp_path)])).who == ()

@@ -150,6 +150,8 @@ def test_flight_recorder_cut_keeps_whole_entries() -> None:
         b"\x80\x02X\x07\x00\x00\x00entries\x82\x01.",  # extension registry
         b"\x80\x02X\x07\x00\x00\x00entriesr\xff\xff\xff\x7f.",  # room for 2^31 memo entries
         b"\x80\x02X\x07\x00\x00\x00entries0" + b"]" * 100_000 + b".",
+        # A tuple of tuples as a key: hashing it would fill the stack.
+        b"\x80\x02}X\x07\x00\x00\x00entries0)" + b"\x85" * 500_000 + b"Ns.",
     ],
 )
 def test_pickles_that_want_more_are_not_loaded(payload: bytes) -> None:

@@ -114,16 +114,22 @@ def decode(source: str, start: int) -> tuple[object, int] | None:
         return None
 
 
-def decode_document(source: str, start: int) -> tuple[object, int] | None:
+def decode_document(
+    source: str, start: int, shape: object | None = None
+) -> tuple[object, int] | None:
     """As `decode`, faster where nothing stands behind the value.
 
     What msgspec refuses and the json module does not (NaN, a second value, half a surrogate) is
     left to that.
+    shape  a type of msgspec for the value: what it leaves out is passed over; a value of another
+           form is decoded whole
     """
+    kind = object if shape is None else shape
     try:
-        return msgspec.json.decode(source[start:]), len(source)
+        value = msgspec.json.decode(source[start:], type=kind)
+        return value, len(source)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return decode(source, start)
+        return decode(source, start) if shape is None else decode_document(source, start)
 
 
 def without_deep(source: str) -> tuple[str, int]:

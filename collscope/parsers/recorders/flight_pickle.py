@@ -35,13 +35,23 @@ _PLAIN = (
     "EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3",
 )
 _ALLOWED = {name for line in _PLAIN for name in line.split()}
-# The same instructions as bytes: those of a fixed length, which a dump has in long runs, and memo
-# numbers up to 2^21, for which the unpickler makes room of 16 MB.
+_TUPLES = {"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"}
+# A dump has one tuple an entry. Hashing one goes as deep as they nest: more than 120 000 levels
+# fill a stack of 8 MiB, and the process ends there without an exception.
+_MOST_TUPLES = 1 << 16
+# The same instructions as bytes, but for tuples: those of a fixed length, short texts, and memo
+# numbers up to 2^21, for which the unpickler makes room of 16 MB. What matched is not given back.
+_SHORT_TEXTS = b"".join(
+    rb"|X%b\0\0\0.{%d}|\x8c%b.{%d}" % (byte, length, byte, length)
+    for length in range(256)
+    for byte in [rb"\x%02x" % length]
+)
 _RUN = re.compile(
-    rb"(?:[N\x88\x89()\x30-\x32aestu\]}ld\x85-\x87\x94]+|(?:[Khq].)+|M..|[Jj]....|G.{8}"
-    rb"|r..[\x00-\x1f]\x00|\x8a\x06.{6}|\x8a\x08.{8}|\x80.|\x95.{8}){0,500}",
+    rb"(?:[N\x88\x89()\x30-\x32aesu\]}ld\x94]|[Khq].|M..|[Jj]....|G.{8}"
+    rb"|r..[\x00-\x1f]\x00|\x8a\x06.{6}|\x8a\x08.{8}|\x80.|\x95.{8}%b)++" % _SHORT_TEXTS,
     re.DOTALL,
 )
+_TUPLE_CODES = {b"t", b"\x85", b"\x86", b"\x87"}
 # Those that carry their length, in so many bytes: texts, bytes and long numbers.
 _LENGTHS = {
     b"X": 4, b"\x8c": 1, b"\x8d": 8, b"U": 1, b"T": 4, b"B": 4, b"C": 1, b"\x8e": 8, b"\x8a": 1,
@@ -104,13 +114,15 @@ def is_plain(data: bytes) -> bool:
     """True where `check_plain` would find nothing; a few times as fast, and False in doubt."""
     if _DEEP_RUN.search(data):
         return False
-    place = 0
-    while True:
-        run = _RUN.match(data, place)
-        if run is not None and run.end() > place:
+    place = tuples = 0
+    while tuples <= _MOST_TUPLES:
+        if run := _RUN.match(data, place):
             place = run.end()
-            continue
         opcode = data[place : place + 1]
+        if opcode in _TUPLE_CODES:
+            tuples += 1
+            place += 1
+            continue
         if opcode == pickle.STOP:
             return True
         width = _LENGTHS.get(opcode)
@@ -121,6 +133,7 @@ def is_plain(data: bytes) -> bool:
         if length > _LONGEST_VALUE or begin + length > len(data):
             return False
         place = begin + length
+    return False
 
 
 def check_plain(data: bytes) -> None:
@@ -130,7 +143,7 @@ def check_plain(data: bytes) -> None:
             large; ValueError and others when the pickle is damaged
     """
     previous = None
-    depth = 0
+    depth = tuples = 0
     for place, (opcode, argument, _) in enumerate(pickletools.genops(data)):
         if opcode.name not in _ALLOWED:
             raise _Refused(opcode.name)
@@ -143,6 +156,9 @@ def check_plain(data: bytes) -> None:
         depth = depth + 1 if opcode.name in _OPENING and previous in _OPENING else 0
         if depth > _DEEPEST:
             raise _Refused("too deep")
+        tuples += opcode.name in _TUPLES
+        if tuples > _MOST_TUPLES:
+            raise _Refused("too many tuples")
         previous = opcode.name
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 from msgspec.structs import replace
@@ -76,6 +76,40 @@ _MOST_FRAMES = 16  # of a call: the innermost show where it stands
 _MOST_RANKS = 1 << 24  # of all groups together, and characters that list them
 
 
+class _Entry(TypedDict, total=False):
+    """Fields of an entry that are read; frames are most of a dump, and a few calls' are read."""
+
+    record_id: Any
+    pg_id: Any
+    process_group: Any
+    collective_seq_id: Any
+    p2p_seq_id: Any
+    op_id: Any
+    profiling_name: Any
+    time_created_ns: Any
+    time_discovered_started_ns: Any
+    time_discovered_completed_ns: Any
+    duration_ms: Any
+    timeout_ms: Any
+    input_sizes: Any
+    input_dtypes: Any
+    output_sizes: Any
+    output_dtypes: Any
+    state: Any
+    is_p2p: Any
+    frames: msgspec.Raw
+
+
+class _Dump(TypedDict, total=False):
+    """Fields of a dump that are read."""
+
+    entries: list[_Entry]
+    pg_config: Any
+    pg_status: Any
+    comm_lib_version: Any
+    nccl_version: Any
+
+
 def sniff(head: bytes) -> bool:
     """True for the beginning of a dump as JSON."""
     return head.lstrip()[:1] == b"{" and bool(_SIGNS.search(head)) and not _TRACE.search(head)
@@ -89,7 +123,7 @@ def parse(data: bytes, name: str) -> RecordedCalls:
     notes = Notes()
     source = data.decode("utf-8", errors="replace")
     begin = max(source.find("{"), 0)
-    found = decode_document(source, begin)
+    found = decode_document(source, begin, _Dump)
     if found is None:
         shallow, deep = without_deep(source)
         found = decode(shallow, begin) if deep else None
@@ -498,6 +532,9 @@ class _Entries:
 
 def _frames(frames: object) -> tuple[str, ...]:
     found = []
+    if isinstance(frames, msgspec.Raw):
+        decoded = decode(bytes(frames).decode("utf-8", errors="replace"), 0)
+        frames = decoded and decoded[0]
     for item in sequence(frames)[:_MOST_FRAMES]:
         frame = mapping(item)
         name, file = text(frame.get("name")), text(frame.get("filename"))
