@@ -35,6 +35,16 @@ _NO_OP = "op_unknown"  # a table that lacks the name of its operation
 _NOTHING = "no profile, trace, replay CSV, log, benchmark table or figures found"
 
 
+# Formats that other programs keep to themselves, by the end of the name, and what to read instead.
+_EXPORTS = {
+    ".nsys-rep": "Nsight Systems' own format: run 'nsys export --type sqlite' on it",
+    ".qdrep": "Nsight Systems' own format: run 'nsys export --type sqlite' on it",
+    ".ncu-rep": "Nsight Compute's own format, of single kernels: use Nsight Systems",
+    ".xplane.pb": "a profile of JAX or TensorFlow: log NCCL, or use Nsight Systems",
+    ".pftrace": "Perfetto's own format: give rocprofv3 '--output-format rocpd', or json",
+}
+
+
 class _Into(msgspec.Struct, frozen=True):
     """Where files go."""
 
@@ -127,7 +137,11 @@ _PUT: dict[str, Callable[[_Into, Input], Ingested]] = {
 def _rejected(found: list[Ingested], file: Input) -> Ingested:
     """The one result of a file that no reader can use: what the user can mend, else all kinds."""
     mendable = ((r.code, r.reason) for r in found if r.code not in _OF_ONE_KIND)
+    name = file.path.lower().removesuffix(".gz").removesuffix(".zst").removesuffix(".xz")
+    export = next((words for end, words in _EXPORTS.items() if name.endswith(end)), None)
     code, reason = next(mendable, (OTHER_KIND, _NOTHING))
+    if export is not None:
+        code, reason = OTHER_KIND, export
     return unusable(file.path, code, reason, size=file.size_bytes, truncated=file.truncated)
 
 

@@ -265,3 +265,21 @@ def test_a_log_without_foreign_lines_is_searched_for_nothing_else(
     assert collscope("ingest", "auto", with_more, "--db", db, "--run", "b").code == 0
     assert asked == ["profile", "table", "metric"]
     assert rows(db, "SELECT value FROM metrics") == [(36.372,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("a.nsys-rep", "run 'nsys export --type sqlite' on it"),
+        ("b.xplane.pb.gz", "a profile of JAX or TensorFlow: log NCCL"),
+        ("c.pftrace", "give rocprofv3 '--output-format rocpd'"),
+    ],
+)
+def test_what_another_program_keeps_to_itself_says_what_to_export(
+    tmp_path: Path, name: str, words: str
+) -> None:
+    content = b"\x0a\x12\x08\x01binary" * 20
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    outcome = collscope("ingest", path, "--db", tmp_path / "t.db")
+    assert (outcome.code, words in outcome.err) == (3, True)
