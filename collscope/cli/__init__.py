@@ -129,6 +129,10 @@ class _Commands(TyperGroup):
         """Run the command of a command line."""
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:
+            # Typer ends with 1 then, which is a regression to a script.
+            discard(sys.stdout)
+            sys.exit(_CLOSED_PIPE)
         except typer.BadParameter as error:
             # "Value error, 'pdf' is not one of 'text', 'md', 'csv', 'json'."
             error.message = error.message.removeprefix("Value error, ")
@@ -145,7 +149,7 @@ app = typer.Typer(
     epilog=(
         "Exit codes: 0 done; 1 'check' found a regression; 2 wrong use; 3 an input or the store"
         " cannot be used; 4 no verdict; 5 something is not installed; 6 a replay failed; 130 ended"
-        " by Ctrl-C."
+        " by Ctrl-C; 141 the reader of its output has gone."
     ),
     help="What collectives cost a distributed GPU job, and what could be gained.",
 )
@@ -198,6 +202,7 @@ def _said_by_rank_0(error: CollscopeError) -> bool:
     return place is not None and place.rank > 0
 
 
+_CLOSED_PIPE = 141  # as shells have it of a program that SIGPIPE ended
 _COMPLETIONS = ("--show-completion", "--install-completion")
 _SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
@@ -257,7 +262,7 @@ def main() -> None:
     except BrokenPipeError:
         # The reader of our output has gone, as in `| head`; nothing is left to say.
         discard(sys.stdout)
-        sys.exit(0)
+        sys.exit(_CLOSED_PIPE)
     except Exception as error:
         said, status = _other_error(error)
         if _debug:

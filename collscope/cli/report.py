@@ -190,7 +190,7 @@ def _ended_after(timeout_s: float) -> Iterator[None]:
         tell(f"collscope: query: {not_done(timeout_s)}")
         os._exit(UsageError.exit_code)  # nothing was written, and the store is only read
 
-    watch = threading.Timer(timeout_s + _GRACE_S, end)
+    watch = threading.Timer(min(timeout_s + _GRACE_S, threading.TIMEOUT_MAX), end)
     watch.daemon = True
     if timeout_s:
         watch.start()

@@ -11,7 +11,7 @@ import msgspec
 
 from collscope.ingest.adding import CUT, EMPTY, OTHER_KIND, unusable
 from collscope.ingest.files import HEAD_BYTES, Input
-from collscope.ingest.logs import store_log, tells_nothing
+from collscope.ingest.logs import OWN, store_log, tells_nothing
 from collscope.ingest.measurements import CSV, TABLE, ingest_csv, ingest_table
 from collscope.ingest.metrics import METRIC, ingest_metric
 from collscope.ingest.profiles import PROFILE, ingest_profile
@@ -30,7 +30,7 @@ LOG = "log"
 # A JSON document over several lines, or one line alone; not one object a line, as of figures.
 _JSON = re.compile(rb'\s*(?:\{\s*["}]|\[\s*\{\s*")')
 # Why a file is unusable for one reader, and nothing that the user could mend for that one.
-_OF_ONE_KIND = (OTHER_KIND, EMPTY, CUT, "empty_trace", "torn_last_line")
+_OF_ONE_KIND = (OTHER_KIND, EMPTY, CUT, OWN, "empty_trace", "torn_last_line")
 _NO_OP = "op_unknown"  # a table that lacks the name of its operation
 _NOTHING = "no profile, trace, replay CSV, log, benchmark table or figures found"
 

@@ -263,7 +263,8 @@ def _ingest_all(  # noqa: PLR0913, PLR0917 - what, where to, how
     if results and all(r.status == "unusable" for r in results):
         more = f" (and {len(results) - 1} more)" if len(results) > 1 else ""
         reason = str(results[0].reason).removesuffix(".")
-        other = None if kind is None or not files else _other_kind(files[0], kind)
+        same = kind is None or not files or results[0].code == "own_output"
+        other = None if same else _other_kind(files[0], str(kind))
         remedy = f" It looks like a {other}: use 'collscope ingest {other}'." if other else ""
         raise InputError(f"{results[0].path}{more}: {reason}. Nothing was stored.{remedy}")
     of_run = Ingested(f"run '{run}'", "matched", diagnostics=tuple(told))

@@ -39,6 +39,7 @@ _EMPTY = (
     " NCCL_DEBUG_FILE stays empty: unset it, or look where the plugin writes"
 )
 NO_LOG = "no line of NCCL or RCCL: not a log of NCCL_DEBUG=INFO"
+OWN = "own_output"  # why a file is unusable
 _OWN = "a store or an answer of collscope, or another SQLite file: what it quotes is no log"
 _EXCERPT = 200  # characters of a line kept in a diagnostic
 
@@ -55,7 +56,7 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
     if not log.size_bytes and not log.truncated:
         return Ingested(path, "unusable", reason=_EMPTY, code=EMPTY)
     if log.own:
-        return Ingested(path, "unusable", reason=_OWN, code=OTHER_KIND)
+        return Ingested(path, "unusable", reason=_OWN, code=OWN)
     if not log.found.is_log:
         code, why = _why_unusable(scan)
         return unusable(path, code, why, size=log.size_bytes, truncated=log.truncated)

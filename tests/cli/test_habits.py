@@ -265,3 +265,26 @@ def test_pages_are_drawn_without_a_home(traced: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert "<svg" in page.read_text()
+
+
+def test_a_closed_pipe_is_no_regression(traced: Path) -> None:
+    shell = f"set -o pipefail; {sys.executable} -m collscope report d --db {traced} | true"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_long_time_limit_is_none(traced: Path) -> None:
+    for limit in ("1e12", "inf"):
+        found = program("sql", "select 1 a", "--timeout", limit, "--db", traced)
+        assert (found.returncode, b"Traceback" in found.stderr) == (0, False)
+
+
+def test_markdown_of_rows_shows_names_as_they_are(traced: Path) -> None:
+    query = "select 'Kernel<4096ul>*_x_ `a|b`' as name"
+    found = collscope("sql", query, "--format", "md", "--db", traced).out
+    assert found.splitlines()[-1] == "| Kernel\\<4096ul>\\*\\_x\\_ \\`a\\|b\\` |"
+
+
+def test_a_store_is_no_profile_either(traced: Path, tmp_path: Path) -> None:
+    outcome = collscope("ingest", "log", traced, "--db", tmp_path / "n.db")
+    assert (outcome.code, "It looks like" in outcome.err) == (3, False)

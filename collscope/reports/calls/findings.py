@@ -37,7 +37,7 @@ def missing_ranks(report: Report) -> Iterable[Finding]:
     source = "log" if logged else "trace or recording"
     which = "the logs" if logged else "those"
     where = " (NCCL_DEBUG_FILE with %h and %p, on every host)" * logged
-    right = "; calls, sizes and shares are right without them"
+    right = ", and calls that only these ranks make: without them counts and bytes are lower bounds"
     if calls_lost(report):
         right = ", and the calls that are lost in what was ingested"
     advice = f"Ingest {which} of all ranks{where} to see waiting and disagreement{right}."

@@ -12,6 +12,7 @@ from collscope.errors import MissingToolError
 from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import to_readable
 from collscope.reports.rendering.layout import NAME, NUMBER, TEXT, Column, Section, Table, table
+from collscope.reports.rendering.markdown import escaped
 from collscope.reports.rendering.text import terminal_width, text_table
 from collscope.writing import visible
 
@@ -46,8 +47,9 @@ def render_rows(
         found = table([(name, TEXT) for name in columns], rows)
         return to_readable(fmt, title, [Section("", (found,))])
     if fmt == "md":
-        lines = [list(columns), ["---"] * len(columns), *cells]
-        return "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in r) + " |" for r in lines)
+        escaped_rows = [[escaped(cell) for cell in row] for row in (columns, *cells)]
+        lines = [escaped_rows[0], ["---"] * len(columns), *escaped_rows[1:]]
+        return "\n".join("| " + " | ".join(row) + " |" for row in lines)
     numeric = [all(isinstance(r[i], int | float | None) for r in rows) for i in range(len(columns))]
     kinds = [NUMBER if number else NAME for number in numeric]
     titled = tuple(Column(visible(name), kind) for name, kind in zip(columns, kinds, strict=True))
