@@ -102,11 +102,14 @@ def _table(line: str) -> _Table | None:
     def place(key: str) -> int | None:
         return keys.index(key) if key in keys else None
 
+    domain = place("domain")
     top = TopColumns(
         len(keys), _UNITS_NS[unit], 0, keys.index("calls"), keys.index(f"duration{unit}"),
-        place(f"min{unit}"), place(f"max{unit}"), place("percentinc"),
+        place(f"min{unit}"), place(f"max{unit}"),
+        # Of a table with domains, percentages are of host calls as well: no shares of GPU time.
+        place("percentinc") if domain is None else None,
     )  # fmt: skip
-    return _Table(top, place("domain"), form)
+    return _Table(top, domain, form)
 
 
 def _cells(line: str, form: str, width: int | None) -> list[str]:

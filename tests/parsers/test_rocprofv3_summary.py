@@ -101,3 +101,15 @@ def test_they_are_told_from_other_files(text: str) -> None:
     found = read_bytes("profile", text.encode(), Hints())
     assert isinstance(found, ProfileSet)
     assert [table.profile.dialect for table in found.tables] == ["rocprofv3_summary"]
+
+
+def test_percentages_that_count_host_calls_are_no_shares_of_gpu_time() -> None:
+    # `rocprofv3 -S` prints this table alone where nothing asks for one of each domain.
+    text = (
+        "ROCPROFV3 SUMMARY:\n\n"
+        "| NAME | DOMAIN | CALLS | DURATION (nsec) | AVERAGE (nsec) | PERCENT (INC) |\n"
+        "|------|--------|-------|-----------------|----------------|---------------|\n"
+        "| a_kernel | KERNEL_DISPATCH | 20 | 6000000 | 3.000e+05 | 75.000000 |\n"
+        "| hipLaunchKernel | HIP_API | 30 | 2000000 | 6.667e+04 | 25.000000 |\n"
+    )
+    assert [(t.total_ns, t.reported_percentage) for t in parse(text).totals] == [(6_000_000, None)]
