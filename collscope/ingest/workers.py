@@ -14,11 +14,12 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from collscope.errors import InputError, MissingToolError
 from collscope.ingest.paths import STDIN
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
@@ -81,16 +82,39 @@ def workers(jobs: int | None, dask: str | None, *, launched: bool) -> Iterator[W
         yield found
 
 
-def _of_host(jobs: int | None) -> Workers:
-    width = jobs or 1
+class _Processes(Executor):
+    """Processes of this host: each is an executor of its own.
 
-    def make() -> Executor:
+    An executor of several starts the next process when something is submitted; if another one dies
+    at that moment, CPython 3.11 may wait for the new one forever.
+    """
+
+    def __init__(self, width: int) -> None:
         # Not by fork: this process has threads, and a fork would copy locks that they hold.
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["collscope.ingest.parts", "collscope.ingest.logs"])
-        return ProcessPoolExecutor(width, context, _end_with_parent)
+        self._begun: dict[Executor, list[Future[Any]]] = {
+            ProcessPoolExecutor(1, context, _end_with_parent): [] for _ in range(width)
+        }
 
-    return Workers(make, width)
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        """Have the process with the least to do call `fn`."""
+        for process, begun in self._begun.items():
+            self._begun[process] = [future for future in begun if not future.done()]
+        idlest = min(self._begun, key=lambda process: len(self._begun[process]))
+        future = idlest.submit(fn, *args, **kwargs)
+        self._begun[idlest].append(future)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End all processes."""
+        for process in self._begun:
+            process.shutdown(wait=wait, cancel_futures=cancel_futures)
+
+
+def _of_host(jobs: int | None) -> Workers:
+    width = jobs or 1
+    return Workers(lambda: _Processes(width), width)
 
 
 def _end_with_parent() -> None:

@@ -76,9 +76,10 @@ class Dying(Workers):
         future = super().submit(*given)
         if not self.killed:
             self.killed = True
-            for process in self._executor._processes.values():  # type: ignore[union-attr]
-                with suppress(ProcessLookupError):  # it has ended
-                    os.kill(process.pid, signal.SIGKILL)
+            for one in self._executor._begun:  # type: ignore[union-attr]
+                for process in one._processes or ():
+                    with suppress(ProcessLookupError):  # it has ended
+                        os.kill(process, signal.SIGKILL)
         return future
 
     killed = False
@@ -143,7 +144,7 @@ def cluster() -> Iterator[str]:
     """Address of a Dask scheduler with four workers, each a process."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=4, threads_per_worker=1, dashboard_address=None, protocol="tcp"
+        n_workers=4, threads_per_worker=1, dashboard_address=":0", protocol="tcp"
     ) as local:
         yield local.scheduler_address
 
