@@ -25,8 +25,9 @@ Step = Callable[[], None]
 
 case, out = sys.argv[1], Path(sys.argv[2])
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-torch.cuda.set_device(rank)
-device = torch.device("cuda", rank)
+local = rank % torch.cuda.device_count()  # ranks may share a GPU
+torch.cuda.set_device(local)
+device = torch.device("cuda", local)
 dist.init_process_group("nccl", device_id=device)
 torch.manual_seed(rank)
 
@@ -56,7 +57,7 @@ def training(wrapped: nn.Module, width: int, tokens: int) -> Step:
 
 def ddp(width: int = 1024, layers: int = 6, tokens: int = 512) -> Step:
     """Gradients in buckets."""
-    wrapped = nn.parallel.DistributedDataParallel(model(width, layers), device_ids=[rank])
+    wrapped = nn.parallel.DistributedDataParallel(model(width, layers), device_ids=[local])
     return training(wrapped, width, tokens)
 
 
