@@ -183,7 +183,9 @@ def _class_of(calls: Sequence[RecordedCall], size: int | None) -> CallClass:
         # PyTorch's flight recorder names even and uneven ones alike.
         entry = replace(entry, op=Op.ALL_TO_ALLV)
     found = call_class(class_key(entry, size), entry.root)
-    places = {c.in_place for c in calls}
+    # Only the root's buffers count where the others may pass anything.
+    decide = [c for c in calls if c.group_rank == entry.root] if entry.op.rooted else []
+    places = {c.in_place for c in decide or calls}
     if len(places) == 1 and (place := places.pop()) is not None:
         found = replace(found, in_place=place)
     if found.size_bytes is None:

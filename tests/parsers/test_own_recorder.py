@@ -71,8 +71,44 @@ def test_the_sample_is_what_its_program_plays() -> None:
 
 def test_ticks_of_amd_are_of_10_ns() -> None:
     hip = BEGIN + 16 + 44  # the last field of the first record's body
-    found = parse(changed(FIRST, hip, "<I", 1), "x")
-    assert [c.duration_ns for c in found.calls[4:6]] == [200_000, 250_000]
+    data = changed(FIRST, hip, "<I", 1)
+    for place, _, kind in places(FIRST):
+        for stamp in (place + 24, place + 32) if kind == 7 else ():
+            data = changed(data, stamp, "<Q", struct.unpack_from("<Q", data, stamp)[0] // 10)
+    assert [c.duration_ns for c in parse(data, "x").calls[4:6]] == [20_000, 25_000]
+
+
+def test_stamps_of_other_kernels_are_no_times() -> None:
+    """NCCL 2.30 on H200: one channel's stamps were those of a kernel before."""
+    spans = [place for place, _, kind in places(FIRST) if kind == 7]
+
+    def with_stamps_of(later: int, earlier: int) -> RecordedCalls:
+        data = FIRST
+        for stamp in (24, 32):
+            (value,) = struct.unpack_from("<Q", FIRST, spans[earlier] + stamp)
+            data = changed(data, spans[later] + stamp, "<Q", value)
+        return parse(data, "x")
+
+    times = [100_001] * 4 + [20_000, 25_000, None]
+    assert [c.duration_ns for c in parse(FIRST, "x").calls] == times
+    # Two channels each of four AllReduces, then AllGather and ReduceScatter with one each.
+    one_channel = with_stamps_of(later=5, earlier=3)
+    a_call_of_one_channel = with_stamps_of(later=9, earlier=8)
+    for found in (one_channel, a_call_of_one_channel):
+        assert {c.duration_ns for c in found.calls} == {None}
+        assert codes(found) == {"foreign_stamps": 6}
+
+
+def test_a_kernel_that_began_before_its_call_is_another() -> None:
+    """All channels are behind alike: only the host's clock shows it."""
+    data = FIRST
+    spans = [place for place, _, kind in places(FIRST) if kind == 7]
+    for number in (9, 8):
+        for stamp in (24, 32):
+            (value,) = struct.unpack_from("<Q", FIRST, spans[number - 1] + stamp)
+            data = changed(data, spans[number] + stamp, "<Q", value)
+    # Before: 3.1 ms (second channel of the last AllReduce) and 4 ms after the first.
+    assert codes(parse(data, "x")) == {"foreign_stamps": 6}
 
 
 def test_a_kernel_without_its_end_is_not_timed_and_is_open_in_a_file_without_end() -> None:
@@ -98,9 +134,11 @@ def test_damage_costs_the_records_that_it_touches() -> None:
     calls = [record for record in places(FIRST) if record[2] == 6]
     place, size, _ = calls[2]
     found = parse(FIRST[: place + 40] + b"\xff" + FIRST[place + 41 :], "x")
-    assert [c.seq for c in found.calls] == [0, 1, 3, 0, 0, None]
+    # The application's own record of the call is whole.
+    assert [c.seq for c in found.calls] == [0, 1, None, 3, 0, 0, None]
+    assert (found.calls[2].collective.in_count, found.calls[2].duration_ns) == (1_048_576, None)
     assert codes(found) == {
-        "torn_record": size, "numbers_missing": 1, "stray_record": 1, "not_launched": 1,
+        "torn_record": size, "numbers_missing": 1, "stray_record": 1, "no_profiler_event": 1,
     }  # fmt: skip
     # Bytes that came in: the records behind them are found at any place.
     found = parse(FIRST[:place] + b"abc" + FIRST[place:], "x")
@@ -122,6 +160,67 @@ def test_damaged_files_never_raise(noise: bytes, place: int) -> None:
     data = FIRST[:place] + noise + FIRST[place + len(noise) :]
     parse(data, "x")
     cost_of(data)
+
+
+def without(data: bytes, kind: int, number: int) -> bytes:
+    """A file whose n-th record of a kind was never written, with its spans."""
+    place, _, _ = [record for record in places(data) if record[2] == kind][number]
+    (id_,) = struct.unpack_from("<Q", data, place + 16)
+    gone = [
+        (start, length)
+        for start, length, kind in places(data)
+        if start == place or (kind == 7 and struct.unpack_from("<Q", data, start + 16) == (id_,))
+    ]
+    out = bytearray(data[:BEGIN])
+    for ordinal, (start, length, _) in enumerate(r for r in places(data) if r[:2] not in gone):
+        record = bytearray(data[start : start + length])
+        struct.pack_into("<I", record, 8, ordinal)
+        struct.pack_into("<I", record, 0, zlib.crc32(record[4:]))
+        out += record
+    return bytes(out)
+
+
+def test_a_call_without_an_event_of_the_library_counts() -> None:
+    """As Broadcast of NCCL 2.30: its place among the others is that of the application's call."""
+    broadcast = next(place for place, _, kind in places(FIRST) if kind == 5)
+    name = next(
+        number
+        for place, _, kind in places(FIRST)
+        if kind == 2 and FIRST[place + 16 :].startswith(b"AllReduce\0")
+        for number in [FIRST[place + 7]]
+    )
+    assert FIRST[broadcast + 16 + 52] == name
+    found = parse(without(FIRST, 6, 0), "x")
+    assert [c.collective.op for c in found.calls] == [
+        c.collective.op for c in parse(FIRST, "x").calls
+    ]
+    first = found.calls[0]
+    assert (first.collective.in_count, first.duration_ns, first.seq) == (1_048_576, None, None)
+    assert first.start_ns is not None
+    assert codes(found) == {"no_profiler_event": 1}
+
+
+def test_the_last_call_of_a_killed_process_may_not_have_been_launched() -> None:
+    whole = without(FIRST, 6, 5)
+    assert (len(parse(whole, "x").calls), codes(parse(whole, "x"))) == (7, {"no_profiler_event": 1})
+    killed = whole[: end_of(whole)]
+    assert len(parse(killed, "x").calls) == 6
+    assert codes(parse(killed, "x")) == {"not_launched": 1, "no_end": 1}
+
+
+def test_in_place_of_parts_is_by_the_rank() -> None:
+    gather, scatter = [record[0] for record in places(SECOND) if record[2] == 6][4:6]
+    part = 4096 * 4
+    for place, send, recv, expected in (
+        (gather, 0x1000 + part, 0x1000, True),
+        (gather, 0x1000, 0x1000, False),
+        (scatter, 0x1000, 0x1000 + part, True),
+        (scatter, 0x1000, 0x1000, False),
+        (scatter, 0x1000, 0, None),
+    ):
+        data = changed(changed(SECOND, place + 16 + 40, "<Q", send), place + 16 + 48, "<Q", recv)
+        number = 4 if place == gather else 5
+        assert parse(data, "x").calls[number].in_place is expected
 
 
 def test_another_version_is_refused_in_words() -> None:

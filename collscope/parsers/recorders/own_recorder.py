@@ -10,9 +10,12 @@ import re
 import struct
 import zlib
 from collections import defaultdict
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from collscope.model import Op, Place, Severity, parse_datatype, parse_op
 from collscope.model.limits import LIMIT
@@ -20,6 +23,7 @@ from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
 from collscope.parsers._sides import CODE, CONTRADICT_TEXT
 from collscope.parsers.reader import recorder_reader
+from collscope.parsers.recorders._gpu_clock import GpuClock
 from collscope.parsers.recorders._numbering import note_missing
 from collscope.parsers.recorders._values import whole
 
@@ -48,6 +52,8 @@ _BEGINS = re.compile(
 )
 _POINT_TO_POINT, _CAPTURED = 1, 2
 _NO_SEQ = 2**64 - 1
+# What two kernels of a communicator may overlap by where the second is launched early.
+_SETTLED_NS = 10_000
 # wall_clock64 of AMD's GPUs counts at 100 MHz (hipDeviceAttributeWallClockRate of CDNA and RDNA).
 _AMD_TICK_NS = 10
 
@@ -63,6 +69,15 @@ _OPEN_TEXT = (
     "The file is not ended: the process was killed or still runs, and its last moment is missing."
 )
 _STRAY_TEXT = "Records whose call or communicator is not in the file were left out."
+_NO_EVENT_TEXT = (
+    "Calls of the application have no event of the library: they count, and their GPU time is not "
+    "known."
+)
+_FOREIGN_TEXT = (
+    "GPU times were left out: on these communicators the library gave stamps of other kernels. They "
+    "begin before their call, or while the call before it runs. NCCL 2.30 and 2.32 do so behind a "
+    "Broadcast or a rank's Send to itself."
+)
 _UNLAUNCHED_TEXT = "Calls of the application that the library had not launched were left out."
 _NONE_TEXT = "The recording holds no collectives."
 
@@ -105,6 +120,7 @@ class _Api(msgspec.Struct, frozen=True):
     group: int
     monotonic_ns: int
     count: int
+    root: int  # or peer
     func: str
     datatype: str
     captured: bool
@@ -128,7 +144,7 @@ def sniff(head: bytes) -> bool:
 
 
 def parse(data: bytes, _name: str) -> RecordedCalls:
-    """Calls of one process, in the order in which the library launched them.
+    """Calls of one process, in the order in which the library launched them, groups as made.
 
     The GPU time of a call is from the first start of its channels to the last end; None where the
     file lacks one of them.
@@ -206,6 +222,9 @@ class _Reader:
         self._calls: dict[int, tuple[_Record, tuple[int, ...]]] = {}
         # By call, channel and start: of one that lasts, the last record tells the end.
         self._kernels: dict[int, dict[tuple[int, int], int]] = defaultdict(dict)
+        self._clock = GpuClock()
+        self._unsound: frozenset[int] = frozenset()
+        self._foreign = 0  # calls whose stamps are of other kernels
         self._first_lost: int | None = None
         self._next: int | None = None
         self._gaps = 0
@@ -226,9 +245,9 @@ class _Reader:
             known = nranks if nranks > 0 else None
             self._comms[record.comm] = _Comm(f"0x{hash_:x}", rank, known)
         elif record.kind == _API:
-            id_, group, at, count, _, _, _, func, datatype, _ = _API_BODY.unpack_from(body)
+            id_, group, at, count, _, _, root, func, datatype, _ = _API_BODY.unpack_from(body)
             self._apis[id_] = _Api(
-                group, at, count, self._name(func), self._name(datatype),
+                group, at, count, root, self._name(func), self._name(datatype),
                 bool(record.small & _CAPTURED), record.comm,
             )  # fmt: skip
         elif record.kind == _CALL:
@@ -236,8 +255,7 @@ class _Reader:
             self._calls[fields[0]] = record, fields
             self._launched.add(fields[1])
         elif record.kind == _KERNEL:
-            call, start, stop, _, _ = _SPAN.unpack_from(body)
-            self._kernels[call][record.small, start] = stop
+            self._take_span(record)
         elif record.kind == _COST:
             self._take_cost(body)
         elif record.kind == _END:
@@ -245,13 +263,23 @@ class _Reader:
 
     def recorded(self) -> RecordedCalls:
         """Everything read."""
-        calls = []
+        self._unsound = self._with_foreign_stamps()
+        numbered = []
+        without = self._without_event()
         for record, fields in self._calls.values():
             comm = self._comms.get(record.comm)
+            # The launches of a graph repeat the call that was captured.
+            before = without.get(record.comm, [])
+            while before and before[0][0] < fields[1]:
+                id_, api = before.pop(0)
+                numbered.append((id_, self._call_without_event(api)))
             if comm is None or not self._name(fields[9]):
                 self.notes.add(Severity.DATA_LOSS, "stray_record", _STRAY_TEXT, None)
             else:
-                calls.append(self._call(record, fields, comm))
+                numbered.append((fields[1], self._call(record, fields, comm)))
+        for apis in without.values():
+            numbered += [(id_, self._call_without_event(api)) for id_, api in apis]
+        calls = _as_made(numbered)
         self._note(bool(calls))
         process = self._process
         # One process may drive several ranks; the environment tells one of them at most.
@@ -279,6 +307,12 @@ class _Reader:
             real, monotonic, pid, segment, version, size, bool(hip), host, rank[:9]
         )
 
+    def _take_span(self, record: _Record) -> None:
+        call, start, stop, _, host_stop = _SPAN.unpack_from(record.body)
+        self._kernels[call][record.small, start] = stop
+        if stop:
+            self._clock.pair(stop * self._tick, host_stop)
+
     def _take_cost(self, body: bytes) -> None:
         _, at, callbacks, callback_ns, writer_ns, dropped, unwritten, written = (
             _COST_BODY.unpack_from(body)
@@ -296,6 +330,41 @@ class _Reader:
     def _name(self, number: int) -> str:
         return self._names.get(number, "")
 
+    def _without_event(self) -> dict[int, list[tuple[int, _Api]]]:
+        """Calls of each communicator with their numbers that were launched without an event.
+
+        They were launched where a later call was, or the process ended in order. NCCL 2.30 and 2.32
+        have no event for Broadcast (recorded on H200).
+        """
+        last: dict[int, int] = defaultdict(int)
+        for id_ in self._launched & self._apis.keys():
+            last[self._apis[id_].comm] = max(last[self._apis[id_].comm], id_)
+        found: dict[int, list[tuple[int, _Api]]] = defaultdict(list)
+        for id_, api in sorted(self._apis.items()):
+            ran = id_ < last[api.comm] or self._end == 0
+            if id_ not in self._launched and self._launches(api) and ran:
+                found[api.comm].append((id_, api))
+        count = sum(map(len, found.values()))
+        self._launched.update(id_ for apis in found.values() for id_, _ in apis)
+        self.notes.add(Severity.NOTICE, "no_profiler_event", _NO_EVENT_TEXT, None, count=count)
+        return found
+
+    def _call_without_event(self, api: _Api) -> RecordedCall:
+        comm = self._comms[api.comm]
+        return RecordedCall(
+            collective=_collective(api.func, api.datatype, whole(api.count), api.root, comm),
+            seq=None,
+            start_ns=self._host_time(api.monotonic_ns),
+            group_rank=comm.rank if comm.rank >= 0 else None,
+            together=api.group or None,
+        )
+
+    def _host_time(self, monotonic_ns: int) -> int | None:
+        process = self._process
+        if process is None:
+            return None
+        return whole(process.real_ns + monotonic_ns - process.monotonic_ns)
+
     def _call(self, record: _Record, fields: tuple[int, ...], comm: _Comm) -> RecordedCall:
         id_, api_id, at, seq, count, send, recv, _, root, *names = fields
         func, datatype, algorithm, protocol, channels = names[:5]
@@ -310,19 +379,12 @@ class _Reader:
                 elements, type_name = None, ""
             else:
                 elements, type_name = whole(api.count), api.datatype
-        gets = op in (Op.REDUCE_SCATTER, Op.RECV)
-        start, duration, state = self._times(id_, at if api is None else api.monotonic_ns, channels)
+        made = at if api is None else api.monotonic_ns
+        start, duration, state = self._times(id_, record.comm, made, channels)
         captured = api is not None and api.captured
         return RecordedCall(
-            collective=TraceCollective(
-                op=op,
-                datatype=parse_datatype(type_name) if type_name else None,
-                in_count=None if gets else elements,
-                out_count=elements if gets else None,
-                group=comm.group,
-                group_size=comm.nranks,
-                root=root if op.rooted and root >= 0 else None,
-                peer=root if op.point_to_point and root >= 0 else None,
+            collective=replace(
+                _collective(name, type_name, elements, root, comm),
                 algorithm=self._name(algorithm).upper() or None,
                 protocol=self._name(protocol).upper() or None,
             ),
@@ -332,19 +394,48 @@ class _Reader:
             duration_ns=duration,
             state=state,
             group_rank=comm.rank if comm.rank >= 0 else None,
-            in_place=send == recv if op.place is Place.SAME and send and recv else None,
+            in_place=_in_place(op, (send, recv), comm.rank, _bytes(elements, type_name)),
             timing_source=None if duration is None else "kernel_gpu",
             together=api.group if api is not None and api.group else None,
         )
 
+    def _with_foreign_stamps(self) -> frozenset[int]:
+        """Communicators with a kernel that began before its call, or while the call before it ran.
+
+        The kernels of one communicator follow each other; calls of a group share one.
+        """
+        found: set[int] = set()
+        ended: dict[int, tuple[int, int]] = {}  # of each communicator: group, last stop
+        for record, fields in self._calls.values():
+            spans = self._kernels.get(fields[0])
+            if not spans or record.comm in found or 0 in spans.values():
+                continue
+            api = self._apis.get(fields[1])
+            group = api.group if api is not None else 0
+            first = min(begun for _, begun in spans) * self._tick
+            last = max(spans.values()) * self._tick
+            before, stop = ended.get(record.comm, (0, 0))
+            together = group != 0 and group == before
+            made = 0 if api is not None and api.captured else fields[2]
+            if (not together and first + _SETTLED_NS < stop) or self._clock.precedes(first, made):
+                found.add(record.comm)
+            ended[record.comm] = group, max(last, stop) if together else last
+        return frozenset(found)
+
+    @property
+    def _tick(self) -> int:
+        """Nanoseconds of a stamp's unit."""
+        return _AMD_TICK_NS if self._process is not None and self._process.amd else 1
+
     def _times(
-        self, call: int, monotonic_ns: int, channels: int
+        self, call: int, comm: int, monotonic_ns: int, channels: int
     ) -> tuple[int | None, int | None, str | None]:
         """Host time of a call, GPU time of its kernels, and its state."""
-        process, spans = self._process, self._kernels.get(call, {})
-        start = None
-        if process is not None:
-            start = whole(process.real_ns + monotonic_ns - process.monotonic_ns)
+        spans = self._kernels.get(call, {})
+        start = self._host_time(monotonic_ns)
+        if spans and comm in self._unsound:
+            self._foreign += 1
+            return start, None, None
         each_once = len(spans) == len({channel for channel, _ in spans})
         if not spans or not each_once or (channels and len(spans) != channels):
             return start, None, None
@@ -352,8 +443,7 @@ class _Reader:
             # Of a process that ended in order, the library may keep the last ends to itself.
             return start, None, "started" if self._end is None else None
         first, last = min(begun for _, begun in spans), max(spans.values())
-        tick = _AMD_TICK_NS if process is not None and process.amd else 1
-        lasted = (last - first) * tick
+        lasted = (last - first) * self._tick
         return start, lasted if 0 < lasted < LIMIT else None, "completed"
 
     def _note(self, any_calls: bool) -> None:
@@ -367,24 +457,74 @@ class _Reader:
         left = sum(
             1
             for id_, api in self._apis.items()
-            if id_ not in self._launched and api.count and not api.captured and self._many(api.comm)
+            if id_ not in self._launched and self._launches(api)
         )
+        self.notes.add(Severity.NOTICE, "foreign_stamps", _FOREIGN_TEXT, None, count=self._foreign)
         self.notes.add(Severity.NOTICE, "not_launched", _UNLAUNCHED_TEXT, None, count=left)
         if self._end is None:
             self.notes.add(Severity.NOTICE, "no_end", _OPEN_TEXT, None)
         if not any_calls:
             self.notes.add(Severity.NOTICE, "no_calls", _NONE_TEXT, None)
 
-    def _many(self, number: int) -> bool:
-        """Whether a communicator has more ranks than one, which alone launches nothing."""
-        comm = self._comms.get(number)
-        return comm is not None and comm.nranks != 1
+    def _launches(self, api: _Api) -> bool:
+        """Whether a call launches something by itself: one rank alone, and no data, do not."""
+        comm = self._comms.get(api.comm)
+        return bool(api.count and not api.captured and comm is not None and comm.nranks != 1)
 
 
-def _bytes(count: int, datatype: str) -> int | None:
-    """Bytes of so many elements; None where the type's width is not known."""
+def _as_made(numbered: list[tuple[int, RecordedCall]]) -> list[RecordedCall]:
+    """Calls of a group, which the library launches by size, in the application's order."""
+    groups = groupby(numbered, lambda call: (call[1].collective.group, call[1].together))
+    return [
+        call
+        for (_, together), members in groups
+        for _, call in (sorted(members, key=itemgetter(0)) if together else members)
+    ]
+
+
+def _collective(
+    name: str,
+    datatype: str,
+    elements: int | None,
+    root: int,
+    comm: _Comm,
+) -> TraceCollective:
+    """What was called, on `elements` of a type."""
+    op = parse_op(name)
+    gets = op in (Op.REDUCE_SCATTER, Op.RECV)
+    return TraceCollective(
+        op=op,
+        datatype=parse_datatype(datatype) if datatype else None,
+        in_count=None if gets else elements,
+        out_count=elements if gets else None,
+        group=comm.group,
+        group_size=comm.nranks,
+        root=root if op.rooted and root >= 0 else None,
+        peer=root if op.point_to_point and root >= 0 else None,
+    )
+
+
+def _in_place(op: Op, buffers: tuple[int, int], rank: int, part_bytes: int | None) -> bool | None:
+    """Whether a rank's call is in place; None where its buffers or its part are not known.
+
+    buffers     addresses: sent from, received in
+    part_bytes  what one rank gives or gets
+    """
+    send, recv = buffers
+    if not send or not recv or not op.has_in_place:
+        return None
+    if op.place is Place.SAME:
+        return send == recv
+    if part_bytes is None or rank < 0:
+        return None
+    whole_buffer, part = (recv, send) if op.place is Place.PART_OF_RECV else (send, recv)
+    return part == whole_buffer + rank * part_bytes
+
+
+def _bytes(count: int | None, datatype: str) -> int | None:
+    """Bytes of so many elements; None where they or the type's width are not known."""
     width = parse_datatype(datatype).itemsize if datatype else None
-    return None if width is None else count * width
+    return None if width is None or count is None else count * width
 
 
 def _version(code: int) -> str | None:
