@@ -96,3 +96,20 @@ def test_recorded_calls_whose_kernel_and_launch_are_gone() -> None:
     (damaged,) = parse([json.dumps(trace).encode()], "rank0.json")
     assert [d.code for d in undamaged.diagnostics] == []
     assert [(d.code, d.count) for d in damaged.diagnostics] == [("many_kernels_lost", 2)]
+
+
+def test_coalesced_calls_whose_kernels_are_launched_later_lost_none() -> None:
+    """The kernel of torch's coalesced calls is launched behind them, and names none of them."""
+    text = gzip.decompress((ROOT / "samples/traces/default/rank0.json.gz").read_bytes())
+    trace = json.loads(text)
+    reduces = [e for e in trace["traceEvents"] if e["name"].startswith("ncclDevKernel_AllReduce")]
+    later = {e["args"]["correlation"] for e in reduces[3:5]}
+    for event in trace["traceEvents"]:
+        if event.get("args", {}).get("correlation") in later:
+            known = ("correlation", "stream", "device", "grid", "block")
+            event["args"] = {name: event["args"][name] for name in known if name in event["args"]}
+            for call in trace["traceEvents"] if event["cat"] == "cuda_driver" else ():
+                if 0 < event["ts"] - call["ts"] < call.get("dur", 0):
+                    call["dur"] = (event["ts"] - call["ts"]) / 2
+    (found,) = parse([json.dumps(trace).encode()], "rank0.json")
+    assert [(d.code, d.count) for d in found.diagnostics] == [("no_collective_arguments", 2)]

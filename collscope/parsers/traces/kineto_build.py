@@ -45,7 +45,12 @@ def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> 
     collectives, contradictions = _collectives(seen, header)
     times = _times(seen, header, launch_us)
     rank, world_size = _identity(seen, header)
-    notes = (*problems, *_notes(seen, alone, in_graphs, others), *_lost(seen), *contradictions)
+    notes = (
+        *problems,
+        *_notes(seen, alone, in_graphs, others),
+        *_lost(seen, alone),
+        *contradictions,
+    )
     marked = seen.steps
     if not marked:
         engine, left = of_one_kind(seen.engine_steps)
@@ -284,7 +289,10 @@ def _why_unnamed(seen: Collector) -> str:
             " (collscope record), or profile with ProfilerActivity.CPU."
         )
     if seen.described:
-        return "The host launched these before the profiler began, or outside torch.distributed."
+        return (
+            "The host launched these before the profiler began, outside torch.distributed, or"
+            " behind calls that are coalesced."
+        )
     return "PyTorch 2.4 and later record them."
 
 
@@ -304,13 +312,18 @@ def _unlisted(number: int) -> Iterable[Diagnostic]:
         yield Diagnostic(Severity.DATA_LOSS, "impossible_number", message, count=number)
 
 
-def _lost(seen: Collector) -> Iterable[Diagnostic]:
-    """Kernels that were launched and are not there; activities without times count apart."""
+def _lost(seen: Collector, alone: int) -> Iterable[Diagnostic]:
+    """Kernels that were launched and are not there; activities without times count apart.
+
+    alone  collective kernels without a call; each may be that of a call without a kernel: calls
+           that are coalesced launch theirs later, outside of the call
+    """
     start, lasts = (as_numpy(c, np.float64) for c in (seen.rows.start, seen.rows.duration))
     correlation = as_numpy(seen.rows.correlation, np.int64)
     lost, launched = seen.host.without_kernel(correlation, at_the_end(start, lasts))
     lost -= seen.bad
     calls, recorded = _calls_without(seen)
+    calls = max(0, calls - alone)
     if lost + calls > 0:
         yield lost_kernels(lost + calls, max(launched, recorded))
 
