@@ -315,7 +315,7 @@ def _unlisted(number: int) -> Iterable[Diagnostic]:
 def _lost(seen: Collector, alone: int) -> Iterable[Diagnostic]:
     """Kernels that were launched and are not there; activities without times count apart.
 
-    alone  collective kernels without a call; each may be that of a call without a kernel: calls
+    alone  collective kernels without a call; calls without a kernel may have launched them: calls
            that are coalesced launch theirs later, outside of the call
     """
     start, lasts = (as_numpy(c, np.float64) for c in (seen.rows.start, seen.rows.duration))
