@@ -1,7 +1,9 @@
-"""Launches that no log of a communicator has, by the library's own count of them (pure).
+"""The library's own count of a communicator's launches, and what follows from it (pure).
 
 NCCL and RCCL print a communicator's ``opCount`` with each call. Where it moves it counts launches:
 each is one call, or one group of calls, which share it. On one host it stays 0 in most releases.
+Recorded on H200: NCCL 2.32.3 counts calls, also those of a group; NCCL 2.30.7 does not count a
+Broadcast, whose count is that of the next call.
 """
 
 from __future__ import annotations
@@ -19,6 +21,43 @@ Ints = npt.NDArray[Any]
 # A call of these alone is one launch. Those that are made of transfers, and groups, may be split
 # into several launches (ncclLaunchPrepare of enqueue.cc), which raise the count unseen.
 ONE_LAUNCH = frozenset((Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.BROADCAST, Op.REDUCE))
+
+
+def counts_calls(rank: int, counts: Ints, sends: Ints, recvs: Ints) -> bool:
+    """Whether the count of one rank's communicator rises within a group.
+
+    A rank's Send to itself waits for its own Recv: alone it would never end.
+
+    counts  opCount of its Send and Recv rows, in order
+    sends   peer of each Send row, -1 of others
+    recvs   peer of each Recv row, -1 of others
+
+    >>> counts_calls(0, np.array([8, 9]), np.array([0, -1]), np.array([-1, 0]))
+    True
+    >>> counts_calls(0, np.array([7, 7]), np.array([0, -1]), np.array([-1, 0]))
+    False
+    """
+    sent, received = counts[sends == rank], counts[recvs == rank]
+    return bool(len(sent)) and len(sent) == len(received) and bool((sent != received).all())
+
+
+def launch_numbers(counts: Ints, broadcast: Ints) -> Ints:
+    """Number of the launch of each row of one rank's communicator; all 0 where the count stays.
+
+    counts     opCount, in the order of the log
+    broadcast  whether the row is a Broadcast
+
+    >>> launch_numbers(np.array([1, 2, 2, 3]), np.array([False, True, False, False])).tolist()
+    [0, 1, 2, 3]
+    """
+    starts = np.zeros(len(counts), dtype=bool)
+    starts[1:] = counts[1:] != counts[:-1]
+    if not starts.any():
+        return starts.astype(np.int64)
+    behind = broadcast[:-1] & ~broadcast[1:]
+    if behind.any() and not starts[1:][behind].any():  # the library counts none
+        starts[1:] |= broadcast[:-1]
+    return np.cumsum(starts)
 
 
 def lacking_launches(members: Sequence[tuple[Ints, Ints]]) -> int:

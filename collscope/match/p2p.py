@@ -16,7 +16,7 @@ import numpy as np
 
 from collscope._align import align
 from collscope.match.communicators import Communicator
-from collscope.match.observations import Observations
+from collscope.match.observations import Ints, Observations
 from collscope.model import Datatype, Op, transfers_size_bytes
 from collscope.model.limits import LIMIT
 
@@ -101,14 +101,17 @@ def _size_keys(
     return np.array([s.count << 6 | (s.datatype & 63) for s in sigs], dtype=np.uint64)
 
 
-def split_groups(rows: list[int], between: list[int], observed: Observations) -> list[int]:
+def split_groups(
+    rows: list[int], between: list[int], observed: Observations, launch: Ints
+) -> list[int]:
     """Group number of each Send or Recv row of one handle, counting from 0.
 
     between  per row, how many collective rows of the handle stand before it
+    launch   per row of all, the number of its launch
     """
     columns = observed.columns
     sigs = [observed.signatures[s] for s in columns["sig"][rows].tolist()]
-    tasks, counts = columns["task"][rows].tolist(), columns["op_count"][rows].tolist()
+    tasks, launches = columns["task"][rows].tolist(), launch[rows].tolist()
     traced = columns["group"][rows].tolist()
     numbers: list[int] = []
     number = -1
@@ -123,7 +126,7 @@ def split_groups(rows: list[int], between: list[int], observed: Observations) ->
         else:
             starts = (
                 between[k] != between[k - 1]
-                or counts[k] != counts[k - 1]
+                or launches[k] != launches[k - 1]
                 or s.datatype != sigs[k - 1].datatype
                 or (s.op, s.root) in seen
             )

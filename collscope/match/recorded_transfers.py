@@ -128,7 +128,7 @@ def _launch_groups(
     offset = 0
     for own in rows_of.values():
         between = [collectives[rows[r].member][rows[r].number] for r in own]
-        numbers = p2p.split_groups(own, between, observed)
+        numbers = p2p.split_groups(own, between, observed, observed.columns["op_count"])
         group_of.update((row, offset + g) for row, g in zip(own, numbers, strict=True))
         offset += max(numbers) + 1
     return group_of

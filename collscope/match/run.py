@@ -24,9 +24,14 @@ from collscope.match.communicators import (
 from collscope.match.executions import JoinedKernels, join_kernels
 from collscope.match.handles import RANKS_DIFFER, agree_by_comm_id, rows_by
 from collscope.match.observations import POINTERS_ONLY, Ints, Observations
-from collscope.match.op_counts import ONE_LAUNCH, lacking_launches
+from collscope.match.op_counts import (
+    ONE_LAUNCH,
+    counts_calls,
+    lacking_launches,
+    launch_numbers,
+)
 from collscope.match.order import launch_order
-from collscope.model import CollectiveClass, Diagnostic, Place, Severity, redop_of, size_bytes
+from collscope.model import CollectiveClass, Diagnostic, Op, Place, Severity, redop_of, size_bytes
 from collscope.model.comm_handle import Process
 from collscope.model.traced_kernel import TracedKernel
 from collscope.units import count
@@ -143,13 +148,30 @@ class _Matching:
             )
             note = Diagnostic(Severity.NOTICE, "rank_by_calls", text, count=len(by_calls))
             self.matched.diagnostics.append(note)
-        self.leader = _group_leaders(observed, rows)
+        self.launch = self._launches()
+        self.leader = _group_leaders(observed, rows, self.launch)
         self.setting_of = np.full(len(sig), -1, dtype=np.int32)
         self.setting_of[observed.tuning["row"]] = observed.tuning["setting"]
         self.call_of_row = np.full(len(sig), -1, dtype=np.int32)
         self.class_index: dict[CallClass, int] = {}
         self.parts: list[dict[str, Ints]] = []
         self.calls = 0
+
+    def _launches(self) -> Ints:
+        """Per row the number of its launch on its communicator; 0 where opCount counts calls."""
+        observed = self.observed
+        counts, sig = observed.columns["op_count"], observed.columns["sig"]
+        broadcast = np.array([s.op is Op.BROADCAST for s in observed.signatures], dtype=bool)
+        sent = np.array([s.root if s.op is Op.SEND else -1 for s in observed.signatures])
+        received = np.array([s.root if s.op is Op.RECV else -1 for s in observed.signatures])
+        found = np.zeros(len(counts), dtype=np.int64)
+        for handle, own in zip(observed.handles, self.half_rows, strict=True):
+            peers = sent[sig[own]], received[sig[own]]
+            if handle.rank is not None and counts_calls(handle.rank, counts[own], *peers):
+                return found
+        for own in self.rows:
+            found[own] = launch_numbers(counts[own], broadcast[sig[own]])
+        return found
 
     def match_communicator(self, c: int) -> None:
         """Add the calls of communicator `c`."""
@@ -259,7 +281,7 @@ class _Matching:
         offset = 0
         for rank, rows in rows_of.items():
             between = np.searchsorted(self.coll_rows[comm.members[rank]], rows).tolist()
-            numbers = p2p.split_groups(rows, between, self.observed)
+            numbers = p2p.split_groups(rows, between, self.observed, self.launch)
             group_of.update((row, offset + g) for row, g in zip(rows, numbers, strict=True))
             offset += max(numbers, default=-1) + 1
         transfers = p2p.pair_transfers(comm, rows_of, self.observed)
@@ -409,23 +431,23 @@ def _name(comm: Communicator) -> str:
     return f"{count(comm.nranks, 'rank')}, matched by {comm.matched_by}"
 
 
-def _group_leaders(observed: Observations, rows: Sequence[Ints]) -> Ints:
+def _group_leaders(observed: Observations, rows: Sequence[Ints], launch: Ints) -> Ints:
     """First row of the group each row was launched in, -1 where nothing tells of groups.
 
-    Told by: the interval of a CALL trace; RCCL's task above 0; an opCount that moves and is
-    shared by neighbouring rows of a handle.
+    Told by: the interval of a CALL trace; RCCL's task above 0; the launch that neighbouring rows of
+    a handle share.
     """
     leader = np.full(len(observed), -1, dtype=np.int32)
     columns = observed.columns
     for own in rows:
         if not len(own):
             continue
-        task, count = columns["task"][own], columns["op_count"][own]
+        task, number = columns["task"][own], launch[own]
         continues = np.zeros(len(own), dtype=bool)
         if (task >= 0).any():
             continues[1:] = task[1:] > 0
-        elif (count != count[0]).any():
-            continues[1:] = count[1:] == count[:-1]
+        elif number.any():
+            continues[1:] = number[1:] == number[:-1]
         else:
             continue
         starts = np.maximum.accumulate(np.where(continues, 0, np.arange(len(own))))
