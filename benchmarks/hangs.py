@@ -1,10 +1,11 @@
 """Verdicts on jobs that hang in a planted way, beside the right answers of `hangs.toml`.
 
-    python benchmarks/hangs.py [--half open|exam] [--sources dumps,logs,stderr,ras,all] [--show]
+    python benchmarks/hangs.py [ARCHIVE] [--half open|exam|both]
+                               [--sources dumps,logs,stderr,ras,all] [--show]
 
-For recordings/hangs: how many answers are right, undecided where that is not right, and wrong, for
-each fault and each set of sources. A wrong one names a healthy rank, or has nothing right in
-`what`.
+For recordings/hangs, or an archive of `gpu/hangs.sh`: how many answers are right, undecided where
+that is not right, and wrong, for each fault and each set of sources. A wrong one names a healthy
+rank, or has nothing right in `what`.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ SOURCES = {"dumps": ("fr/",), "logs": ("nccl.",), "stderr": ("stderr.",), "ras":
 SOURCES["all"] = tuple(prefix for own in SOURCES.values() for prefix in own)
 
 
-def recorded(half: str, folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
+def recorded(archive: Path, half: str, folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
     """What was planted in each job of a half, and the folder with its files."""
-    with tarfile.open(HERE / "recordings" / "hangs" / "hangs.tar.xz") as whole:
+    with tarfile.open(archive) as whole:
         files = {Path(m.name).name: whole.extractfile(m).read() for m in whole if m.isfile()}  # type: ignore[union-attr]
     for line in files["truth.jsonl"].decode().splitlines():
         truth = json.loads(line)
-        if truth["exam"] == (half == "exam"):
+        if half == "both" or truth["exam"] == (half == "exam"):
             place = folder / truth["name"]
             with tarfile.open(fileobj=io.BytesIO(files[f"{truth['name']}.tar"])) as job:
                 job.extractall(place, filter="data")
@@ -64,14 +65,16 @@ def grade(truth: dict[str, Any], allowed: list[str], paths: list[str]) -> tuple[
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--half", choices=("open", "exam"), default="open")
+    hangs = HERE / "recordings" / "hangs" / "hangs.tar.xz"
+    parser.add_argument("archive", type=Path, nargs="?", default=hangs)
+    parser.add_argument("--half", choices=("open", "exam", "both"), default="open")
     parser.add_argument("--sources", default=",".join(SOURCES))
     parser.add_argument("--show", action="store_true")
     given = parser.parse_args()
     kinds = given.sources.split(",")
     grades: Counter[tuple[str, str, str]] = Counter()
     with tempfile.TemporaryDirectory() as folder:
-        for truth, place in recorded(given.half, Path(folder)):
+        for truth, place in recorded(given.archive, given.half, Path(folder)):
             names = sorted(str(p.relative_to(place)) for p in place.rglob("*") if p.is_file())
             for kind in kinds:
                 paths = [str(place / n) for n in names if n.startswith(SOURCES[kind])]

@@ -1,6 +1,10 @@
-"""Small jobs of two ranks that hang in a planted way, many at once, for `benchmarks/hangs.py`.
+"""Small jobs that hang in a planted way, many at once, for `benchmarks/hangs.py`.
 
     python benchmarks/gpu/job_hangs.py OUT [--seed 1] [--cases 220] [--at-once 12] [--seconds 500]
+                                           [--world 2]
+
+Of four ranks two groups of neighbours (`tp`) cross two others (`dp`). With fewer GPUs than ranks
+each job has an MPS server of its own, which a killed rank may take along (NCCL 2.30 and later).
 
 Every case draws a loop of collectives (`LOOPS`), a fault (`FAULTS`), the guilty rank, the iteration
 and the call of it. OUT gets NAME.tar with what the owner of such a job has: flight recorder dumps,
@@ -20,6 +24,7 @@ import os
 import random
 import signal
 import socket
+import subprocess
 import sys
 import tarfile
 import threading
@@ -34,7 +39,7 @@ import torch
 import torch.distributed as dist
 import torch.utils.data
 
-WORLD = 2
+WORLD = 2  # or 4, by --world
 ITERATIONS = 200
 TIMEOUT_S = 12  # of the process groups; it counts from a call's launch
 ASK_S = (4.0, 8.0)  # after the fault, when the RAS service is asked
@@ -124,6 +129,9 @@ def cases(seed: int, count: int) -> list[Case]:
         ]
         loop, place = draw.choice(places)
         rank = draw.randrange(WORLD)
+        # Of more ranks than two, only those of a Send and Recv can hold it up.
+        if LOOPS[loop][place].op == "SendRecv":
+            rank %= 2
         if fault == "no_send":
             rank = LOOPS[loop][place].root
         name = f"{seed}-{number:03d}-{fault}"
@@ -150,13 +158,21 @@ class Job:
     def __init__(self, case: Case, rank: int, folder: Path) -> None:
         """Make the groups and buffers."""
         limit = datetime.timedelta(seconds=TIMEOUT_S)
-        torch.cuda.set_device(rank)
-        dist.init_process_group("nccl", device_id=torch.device("cuda", rank), timeout=limit)
-        self.groups = {
-            "world": None,
-            "tp": dist.new_group([0, 1], timeout=limit, group_desc="tensor_parallel"),
-            "dp": dist.new_group([0, 1], timeout=limit, group_desc="data_parallel"),
+        device = torch.device("cuda", rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+        dist.init_process_group("nccl", device_id=device, timeout=limit)
+        self.groups: dict[str, dist.ProcessGroup | None] = {"world": None}
+        self.members = {"world": list(range(WORLD))}
+        half = WORLD // 2
+        pairs = {
+            "tp": ("tensor_parallel", [[2 * k, 2 * k + 1] for k in range(half)]),
+            "dp": ("data_parallel", [[k, k + half] for k in range(half)]),
         }
+        for name, (description, all_pairs) in pairs.items():
+            for members in all_pairs:
+                group = dist.new_group(members, timeout=limit, group_desc=description)
+                if rank in members:
+                    self.groups[name], self.members[name] = group, members
         self.case, self.rank, self.folder = case, rank, folder
         self.loop = LOOPS[case.loop]
         self.x = torch.ones(1 << 19, device="cuda")
@@ -250,25 +266,25 @@ class Job:
             next(self.data)
 
     def call(self, call: Call) -> None:
-        """One call."""
-        group = self.groups[call.group]
-        x = self.x[: call.count]
+        """One call; its root and sender are places in the group, of pairs where two take part."""
+        group, members = self.groups[call.group], self.members[call.group]
+        x, root = self.x[: call.count], members[call.root]
         if call.op == "AllReduce":
             dist.all_reduce(x, group=group)
         elif call.op == "AllGather":
-            dist.all_gather_into_tensor(self.y[: WORLD * call.count], x, group=group)
+            dist.all_gather_into_tensor(self.y[: len(members) * call.count], x, group=group)
         elif call.op == "ReduceScatter":
-            dist.reduce_scatter_tensor(x, self.y[: WORLD * call.count], group=group)
+            dist.reduce_scatter_tensor(x, self.y[: len(members) * call.count], group=group)
         elif call.op == "Broadcast":
-            dist.broadcast(x, call.root, group=group)
+            dist.broadcast(x, root, group=group)
         elif call.op == "Reduce":
-            dist.reduce(x, call.root, group=group)
+            dist.reduce(x, root, group=group)
         elif call.op == "AllToAll":
             dist.all_to_all_single(self.y[: call.count], x, group=group)
-        elif self.rank == call.root:
-            dist.send(x, 1 - call.root, group=group)
-        else:
-            dist.recv(x, call.root, group=group)
+        elif self.rank == root:
+            dist.send(x, members[1 - call.root], group=group)
+        elif self.rank == members[1 - call.root]:
+            dist.recv(x, root, group=group)
 
 
 def child(case: Case, rank: int, folder: Path, env: dict[str, str]) -> int:
@@ -311,6 +327,14 @@ def ask_ras(port: int, form: str) -> bytes:
     return answer
 
 
+def shared_gpu(folder: str) -> dict[str, str]:
+    """What a job's processes need for an MPS server of their own; starts it."""
+    Path(folder).mkdir(exist_ok=True)
+    env = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+    subprocess.run(["nvidia-cuda-mps-control", "-d"], env={**os.environ, **env}, check=True)
+    return {**env, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(100 // WORLD)}
+
+
 def run_case(case: Case, number: int, out: Path) -> dict[str, Any]:
     """Start a case, wait for its end, pack what it left; what was planted."""
     folder = out / case.name
@@ -331,12 +355,17 @@ def run_case(case: Case, number: int, out: Path) -> dict[str, Any]:
         "TORCH_FR_DUMP_TEMP_FILE": str(folder / "fr" / "dump_"),
         "TORCH_NCCL_LOG_CPP_STACK_ON_UNCLEAN_SHUTDOWN": "0",
     }
+    if torch.cuda.device_count() < WORLD:
+        env |= {"NCCL_MULTI_RANK_GPU_ENABLE": "1", **shared_gpu(f"/tmp/mps{number}")}
     begin = time.monotonic()
     ranks = {
         rank: child(case, rank, folder, {**env, "RANK": str(rank), "LOCAL_RANK": str(rank)})
         for rank in range(WORLD)
     }
     ended = follow(case, ranks, folder, ras, begin)
+    if "CUDA_MPS_PIPE_DIRECTORY" in env:
+        control = ["nvidia-cuda-mps-control"]
+        subprocess.run(control, input=b"quit -t 1\n", env={**os.environ, **env}, check=False)
     truth = {
         **case._asdict(),
         "call": LOOPS[case.loop][case.place]._asdict(),
@@ -420,7 +449,9 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--at-once", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=500, help="no case begins after that")
+    parser.add_argument("--world", type=int, choices=(2, 4), default=WORLD)
     given = parser.parse_args()
+    globals()["WORLD"] = given.world
     given.out.mkdir(parents=True, exist_ok=True)
     assert threading.active_count() == 1, "fork needs a single thread"
     end = time.monotonic() + given.seconds

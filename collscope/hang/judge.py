@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from collscope.hang.counts import by_counts, nobody
 from collscope.hang.pattern import TURNS_AHEAD, pattern_of
-from collscope.hang.records import EQUAL_COUNTS, Claim, Verdict, Waiting, Who
+from collscope.hang.records import EQUAL_COUNTS, Claim, Verdict, Waiting, Who, only_sends
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -119,7 +119,9 @@ def _with_claims(verdict: Verdict, claims: Mapping[int, Claim]) -> Verdict:
         Who(w.rank, w.host or c.host, w.pid if w.pid is not None else c.pid, c.gpu)
         for w, c in zip(verdict.who, own, strict=True)
     )
-    what = tuple(dict.fromkeys(claim.what for claim in own))
+    # One that does not answer may have ended, or only sleep.
+    seen = verdict.what if {claim.what for claim in own} == {"silent"} else ()
+    what = tuple(dict.fromkeys([*(claim.what for claim in own), *seen]))
     reasons = (*(claim.reason for claim in own), *verdict.reasons)
     return replace(verdict, who=who, what=what, reasons=reasons)
 
@@ -210,7 +212,7 @@ def _standing_out(
     ):
         if not ranks:
             continue
-        if by_log and 2 * len(ranks) > len(known):
+        if by_log and (2 * len(ranks) > len(known) or not _of_their_own(ranks, known)):
             break
         call = min(ranks.values(), key=lambda c: (c.group, c.seq))
         reasons = tuple(f"Rank {rank} {reason}." for rank in sorted(ranks)[:3])
@@ -221,6 +223,17 @@ def _standing_out(
     return _undecided_among(evidence, open_calls, found)
 
 
+def _of_their_own(ranks: Iterable[int], known: Mapping[int, RankEvidence]) -> bool:
+    """Whether it is one rank, or all of these are on hosts of which every rank is among them.
+
+    Several hosts' processes that stop at one call may all wait for a GPU of theirs.
+    """
+    named = set(ranks)
+    hosts = {known[rank].host for rank in named if rank in known}
+    others = {of.host for rank, of in known.items() if rank not in named}
+    return len(named) == 1 or (None not in hosts and not hosts & others)
+
+
 def _undecided_among(evidence: Evidence, open_calls: dict[int, Call], found: _Findings) -> Verdict:
     """No rank stands out: those that may be the one."""
     if found.unknown:
@@ -228,6 +241,10 @@ def _undecided_among(evidence: Evidence, open_calls: dict[int, Call], found: _Fi
     elif found.silent:
         reason = f"Several wrote no recording, and others wait for them: {_ranks(found.silent)}."
         return _undecided(evidence, open_calls, sorted(found.silent), reason)
+    elif len(found.never_called) > 1:
+        behind = sorted(found.never_called)
+        reason = f"{_ranks(behind).capitalize()} made fewer calls: a GPU of theirs may not end one."
+        return _undecided(evidence, open_calls, behind, reason)
     else:
         reason = "All members whose calls are known made the same calls."
     groups = dict(evidence.groups)
@@ -240,17 +257,8 @@ def _undecided_among(evidence: Evidence, open_calls: dict[int, Call], found: _Fi
 
 
 def _first_open(rank: int, calls: Iterable[Call]) -> Call | None:
-    """The call in which a rank waits. One that only sends may end before the others have begun."""
-    return next(
-        (
-            call
-            for call in calls
-            if not call.completed
-            and not (call.op == "Broadcast" and call.root == rank)
-            and not (call.op == "Reduce" and call.root not in (None, rank))
-        ),
-        None,
-    )
+    """The call in which a rank waits."""
+    return next((c for c in calls if not c.completed and not only_sends(rank, c)), None)
 
 
 def _walk(

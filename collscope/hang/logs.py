@@ -1,7 +1,7 @@
 """Evidence from logs of NCCL and RCCL: what each host called, and when its communicators began.
 
-A log does not show what a GPU ended. The calls of a group are played: one that all members made
-alike has ended, and from the first on that some member lacks or made differently all are open.
+A log does not show what a GPU ended. The calls are played, each rank's one after the other: a call
+ends when all members of its group have come to it, and made it alike.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from collscope.hang.records import EQUAL_COUNTS, Call, Claim, Evidence, RankEvidence
+from collscope.hang.records import (
+    EQUAL_COUNTS,
+    Call,
+    Claim,
+    Evidence,
+    RankEvidence,
+    only_sends,
+)
 from collscope.model import CommInit, Op
 from collscope.model.datatype import datatype_of
 from collscope.model.op import parse_op
@@ -250,7 +257,10 @@ def _calls(
 def _played(
     made: Mapping[int, Sequence[Call]], groups: Mapping[str, tuple[int, ...]]
 ) -> dict[int, list[Call]]:
-    """The calls, with those completed that all members of their group made alike."""
+    """The calls, with those completed that ended if each rank's calls end one after the other.
+
+    Where all members made all calls of their groups alike, all have ended.
+    """
     by_group: dict[str, dict[int, list[Call]]] = defaultdict(dict)
     for rank, calls in made.items():
         for call in calls:
@@ -259,10 +269,53 @@ def _played(
         group: _first_open([own.get(rank, []) for rank in groups[group] if rank in made])
         for group, own in by_group.items()
     }
+    if all(call.seq < first_open[call.group] for calls in made.values() for call in calls):
+        ended = {rank: len(calls) for rank, calls in made.items()}
+    else:
+        members = {group: set(groups[group]) & made.keys() for group in by_group}
+        ended = _ended(made, members, first_open)
     return {
-        rank: [replace(call, completed=call.seq < first_open[call.group]) for call in calls]
+        rank: [replace(call, completed=n < ended[rank]) for n, call in enumerate(calls)]
         for rank, calls in made.items()
     }
+
+
+def _ended(
+    made: Mapping[int, Sequence[Call]],
+    members: Mapping[str, Collection[int]],
+    first_open: Mapping[str, int],
+) -> dict[int, int]:
+    """How many of its calls each rank ended before the first that it waits in.
+
+    A host runs ahead of its GPU: a call that all members made waits behind one that has not ended.
+
+    members     of each group, as far as their calls are known
+    first_open  number of the first call of each group that its members did not make alike
+    """
+    begun = dict.fromkeys(made, 0)
+    ended = dict.fromkeys(made, 0)
+    at: dict[tuple[str, int], set[int]] = defaultdict(set)  # ranks that began a call
+
+    def has_ended(rank: int, call: Call) -> bool:
+        met = len(at[call.group, call.seq]) == len(members[call.group])
+        return only_sends(rank, call) or (met and call.seq < first_open[call.group])
+
+    ready = list(made)
+    while ready:
+        rank = ready.pop()
+        calls = made[rank]
+        while ended[rank] < begun[rank] and has_ended(rank, calls[ended[rank]]):
+            ended[rank] += 1
+        # Transfers that follow each other may be one group, in which none waits for another.
+        following = calls[max(begun[rank] - 1, 0) : begun[rank] + 1]
+        together = len(following) == 2 and {call.op for call in following} == {"SendRecv"}
+        if begun[rank] < len(calls) and (begun[rank] == ended[rank] or together):
+            call = calls[begun[rank]]
+            begun[rank] += 1
+            here = at[call.group, call.seq]
+            here.add(rank)
+            ready += here if len(here) == len(members[call.group]) else [rank]
+    return ended
 
 
 def _first_open(of_members: Iterable[Sequence[Call]]) -> int:

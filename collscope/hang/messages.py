@@ -22,14 +22,18 @@ _WORTH = re.compile(
     rb"WorkNCCL\(|[Ll]ast enqueued|monitoredBarrier|join collective|Traceback|Error|exitcode"
     rb"|rank  |host  |\bXid\b"
 )
+# [rank2]:[E1123 21:30:43.6 ProcessGroupNCCL.cpp:689] [Rank 1] Watchdog caught …: the first is the
+# rank of the job, the second that of the group.
+_PREFIX = re.compile(r"\[rank(\d{1,8})\]:")
 _RANK = re.compile(r"\[rank ?(\d{1,8})\]|\bRank (\d{1,8})\]", re.IGNORECASE)
 # WorkNCCL(SeqNum=7753, OpType=_REDUCE_SCATTER_BASE, NumelIn=544997376, …, Timeout(ms)=600000)
 _WORK = re.compile(r"WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w+)(?:, NumelIn=(\d{1,18}))?")
 # [PG ID 0 PG GUID 0(default_pg) Rank 0]  failure detected by watchdog at work sequence id: 35 PG
 #   status: last enqueued work: 37, last completed work: 34
+# The ID counts the groups of a process, the GUID those of the job.
 # [PG 1 Rank 0] Exception … at work: 7753, last enqueued NCCL work: 7755, last completed NCCL …
 _STATUS = re.compile(
-    r"\[PG (?:ID )?(\d{1,8})\b.{0,200}?Rank (\d{1,8})\].{0,400}?"
+    r"\[PG (?:ID )?(\d{1,8})(?: PG GUID (\w{1,40}))?\b.{0,200}?Rank (\d{1,8})\].{0,400}?"
     r"[Ll]ast enqueued (?:NCCL )?work: (-?\d{1,18}), last completed (?:NCCL )?work: (-?\d{1,18})"
 )
 # [Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 10000 ms
@@ -52,6 +56,10 @@ _RAISED_BY_OTHERS = re.compile(
     r"DistBackendError|DistNetworkError|DistStoreError|ConnectionError|ConnectionResetError"
     r"|BrokenPipeError|TimeoutError|KeyboardInterrupt|ChildFailedError|SignalException"
 )
+# torch.AcceleratorError: CUDA error: an illegal memory access was encountered
+# RuntimeError: HIP error: unspecified launch failure
+_GPU_ERROR = re.compile(r"\b(?:CUDA|HIP) error:")
+_TRANSFERS = {"Send", "Recv", "Coalesced"}
 _OPS = {
     "ALLREDUCE": "AllReduce", "BROADCAST": "Broadcast", "REDUCE": "Reduce",
     "_ALLGATHER_BASE": "AllGather", "ALLGATHER": "AllGather",
@@ -71,6 +79,7 @@ class Messages:
         self.status: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)
         self.claims: dict[int, Claim] = {}
         self.raised: dict[int, str] = {}
+        self.gpu_errors: set[int] = set()  # ranks whose exception is an error of their GPU
         self.xids: list[tuple[int, int]] = []  # (process, Xid)
 
     def read(self, path: str, chunks: Iterable[bytes]) -> bool:
@@ -96,15 +105,15 @@ class _File:
 
     def line(self, line: str) -> None:
         found = self.found
-        prefix = _RANK.search(line)
-        rank = int(prefix[1] or prefix[2]) if prefix else self.rank
+        rank = self._rank(line)
         if (work := _WORK.search(line)) and rank is not None and (op := _OPS.get(work[2])):
             found.work[rank, int(work[1])] = (op, int(work[3]) if work[3] else None)
             self.said = True
         if status := _STATUS.search(line):
             # The first line counts: it is of the call that hangs, later ones are of its end.
-            own = found.status[int(status[2])]
-            own.setdefault(f"process group {status[1]}", (int(status[3]), int(status[4])))
+            own = found.status[int(status[3]) if rank is None else rank]
+            group = f"process group {status[2] or status[1]}"
+            own.setdefault(group, (int(status[4]), int(status[5])))
             self.said = True
         if barrier := _BARRIER.search(line):
             self._claim(barrier[1], "host_never_called", "did not pass a monitored barrier")
@@ -115,6 +124,8 @@ class _File:
             self.trace = rank
         elif self.trace is not None and (raised := _EXCEPTION.match(line)):
             if not _RAISED_BY_OTHERS.search(raised[1]):
+                if self.trace not in found.raised and _GPU_ERROR.search(line):
+                    found.gpu_errors.add(self.trace)
                 found.raised.setdefault(self.trace, raised[1])
                 self.said = True
             self.trace = None
@@ -122,6 +133,15 @@ class _File:
             found.xids.append((int(xid[2]), int(xid[1])))
             self.said = True
         self._launcher(line)
+
+    def _rank(self, line: str) -> int | None:
+        """Rank of the job that wrote a line."""
+        if prefix := _PREFIX.match(line):
+            return int(prefix[1])
+        if self.rank is not None:
+            return self.rank
+        named = _RANK.search(line)
+        return int(named[1] or named[2]) if named else None
 
     def _claim(self, ranks: str, what: str, reason: str) -> None:
         for text in ranks.replace(",", " ").split():
@@ -155,21 +175,29 @@ def message_evidence(found: Messages) -> Evidence | None:
     if not found.sources:
         return None
     claims = dict(found.claims)
-    if len(found.raised) == 1:  # where several raised, the first one is not known
-        ((rank, name),) = found.raised.items()
-        claims.setdefault(rank, Claim(rank, "dead", f"Rank {rank} raised {name}."))
+    # Memory of a rank that ends is gone for its peers as well: they get errors of the GPU.
+    raised = [rank for rank in found.raised if rank not in found.gpu_errors]
+    if len(first := raised or list(found.raised)) == 1:  # of several the first one is not known
+        (rank,) = first
+        claims.setdefault(rank, Claim(rank, "dead", f"Rank {rank} raised {found.raised[rank]}."))
+    open_calls = {rank: tuple(_open(found, rank)) for rank in found.status}
+    # Sends and Recvs count in the numbers of the two ranks that take part.
+    uneven = {
+        call.group for calls in open_calls.values() for call in calls if call.op in _TRANSFERS
+    }
     members: dict[str, list[int]] = defaultdict(list)
     for rank, own in sorted(found.status.items()):
         for group in own:
-            members[group].append(rank)
+            if group not in uneven:
+                members[group].append(rank)
     return Evidence(
         kind="stderr",
         ranks=tuple(
             RankEvidence(
                 rank,
                 "watchdog",
-                tuple(_open(found, rank)),
-                tuple((group, enqueued) for group, (enqueued, _) in own.items()),
+                open_calls[rank],
+                tuple((group, last) for group, (last, _) in own.items() if group not in uneven),
             )
             for rank, own in sorted(found.status.items())
         ),

@@ -30,6 +30,13 @@ class Call(msgspec.Struct, frozen=True):
     frames: tuple[str, ...] = ()  # "function file:line", the innermost first
 
 
+def only_sends(rank: int, call: Call) -> bool:
+    """Whether a rank's part of a call may end before the others have begun theirs."""
+    if call.op == "Broadcast":
+        return call.root == rank
+    return call.op == "Reduce" and call.root not in {None, rank}
+
+
 class RankEvidence(msgspec.Struct, frozen=True):
     """One rank whose calls are known."""
 
