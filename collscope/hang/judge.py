@@ -224,7 +224,7 @@ def _standing_out(
 
 
 def _of_their_own(ranks: Iterable[int], known: Mapping[int, RankEvidence]) -> bool:
-    """Whether it is one rank, or all of these are on hosts of which every rank is among them.
+    """Whether it is one rank, or every rank of their hosts.
 
     Several hosts' processes that stop at one call may all wait for a GPU of theirs.
     """
