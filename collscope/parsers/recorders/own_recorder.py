@@ -76,7 +76,7 @@ _NO_EVENT_TEXT = (
 _FOREIGN_TEXT = (
     "GPU times were left out: on these communicators the library gave stamps of other kernels. "
     "They begin before their call, or while the call before it runs. NCCL 2.30 and 2.32 do so "
-    "behind a Broadcast or a rank's Send to itself."
+    "behind a Broadcast, without NCCL_ALLGATHERV_ENABLE=0, or a rank's Send to itself."
 )
 _UNLAUNCHED_TEXT = "Calls of the application that the library had not launched were left out."
 _NONE_TEXT = "The recording holds no collectives."
