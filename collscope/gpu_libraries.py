@@ -40,7 +40,8 @@ def _candidates(library: Library) -> Iterator[str]:
     yield from library.sonames
     site = Path(sysconfig.get_path("purelib"))
     rocm = Path(os.environ.get("ROCM_PATH", "/opt/rocm"))
-    for folder in (*sorted(site.glob("nvidia/*/lib")), site / "torch/lib", rocm / "lib"):
+    wheels = (f for kind in ("nvidia/*", "_rocm_sdk_*") for f in sorted(site.glob(f"{kind}/lib")))
+    for folder in (*wheels, site / "torch/lib", rocm / "lib"):
         yield from map(str, sorted(folder.glob(f"{library.stem}.so*"), reverse=True))
 
 

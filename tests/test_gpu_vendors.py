@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from inputs import ROOT
 
-from collscope.gpu_vendors import VENDORS, Backend, Library, Vendor
+from collscope import gpu_libraries
+from collscope.gpu_vendors import LIBRARIES, VENDORS, Backend, Library, Vendor
 
 _TABLE = (ROOT / "native" / "replayer" / "gpu" / "vendors.h").read_text()
 _ROWS = dict(re.findall(r"constexpr Vendor (\w+) = \{\n(.*?)\n\};", _TABLE, re.DOTALL))
@@ -48,3 +50,16 @@ def test_a_vendor_has_the_same_libraries_in_both_tables(vendor: Vendor) -> None:
     assert _field(row, "runtime_version") == vendor.runtime.version.__name__
     assert vendor.runtime.version_symbol == f"{name}RuntimeGetVersion"
     assert vendor.runtime.count_symbol == f"{name}GetDeviceCount"
+
+
+def test_libraries_of_wheels_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for library in LIBRARIES:
+        vendor = "nvidia/x" if library.stem in {"libcudart", "libnccl"} else "_rocm_sdk_core"
+        folder = tmp_path / vendor / "lib"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / library.sonames[0]).touch()
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
+    monkeypatch.setenv("ROCM_PATH", str(tmp_path / "none"))
+    for library in LIBRARIES:
+        (found,) = [c for c in gpu_libraries._candidates(library) if c.startswith(str(tmp_path))]
+        assert Path(found).name == library.sonames[0]

@@ -58,15 +58,19 @@ static_assert(oldest_collective_version == NCCL_VERSION(2, 10, 0));
 COLLSCOPE_COLLECTIVE_REQUIRED(CHECK)
 COLLSCOPE_COLLECTIVE_OPTIONAL(CHECK)
 // A function that vendors spell differently: its name in the table, and its signature.
-#define CHECK_SPELLED(vendor, member, name)                                                        \
-    static_assert(std::string_view(vendor.member) == #name);                                       \
+#define CHECK_SPELLED(vendor, member, place, name)                                                 \
+    static_assert(std::string_view(vendor.member[place]) == #name);                                \
     static_assert(check_abi::same_signature<decltype(CollectiveLibrary::member), decltype(&name)>, \
                   #name);
 #ifdef CHECK_CUDA
-CHECK_SPELLED(cuda, all_to_all, ncclAlltoAll)
+CHECK_SPELLED(cuda, all_to_all, 0, ncclAlltoAll)
 #else
-CHECK_SPELLED(hip, all_to_all, ncclAllToAll)
-CHECK_SPELLED(hip, all_to_allv, ncclAllToAllv)
+CHECK_SPELLED(hip, all_to_all, 1, ncclAllToAll)
+CHECK_SPELLED(hip, all_to_allv, 1, ncclAllToAllv)
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 30, 0)
+CHECK_SPELLED(hip, all_to_all, 0, ncclAlltoAll)
+CHECK_SPELLED(hip, all_to_allv, 0, ncclAlltoAllv)
+#endif
 #endif
 static_assert(check_abi::same_signature<decltype(CollectiveLibrary::get_error_string),
                                         decltype(&ncclGetErrorString)>);

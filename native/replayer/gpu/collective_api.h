@@ -47,7 +47,7 @@ inline constexpr int oldest_collective_version = 21000;
 #define COLLSCOPE_COLLECTIVE_OPTIONAL(X)                                                         \
     X(gather, ncclGather, (const void*, void*, std::size_t, int, int, CommHandle, StreamHandle)) \
     X(scatter, ncclScatter, (const void*, void*, std::size_t, int, int, CommHandle, StreamHandle))
-// X(member, parameters). The vendor has the name in a field called like the member.
+// X(member, parameters). The vendor has the names in a field called like the member.
 #define COLLSCOPE_COLLECTIVE_SPELLED(X)                                             \
     X(all_to_all, (const void*, void*, std::size_t, int, CommHandle, StreamHandle)) \
     X(all_to_allv, (const void*, const std::size_t*, const std::size_t*, void*,     \

@@ -15,6 +15,22 @@ void resolve(void* handle, const std::string& name, bool required, Function*& ou
     }
 }
 
+// Of several spellings the first that the library has; nothing is wanted where there is none.
+template <typename Function>
+void resolve(void* handle, const Spellings& names, bool required, Function*& out,
+             Symbols& symbols) {
+    const char* wanted = names[0];
+    for (const char* name : names) {
+        if (name && dlsym(handle, name)) {
+            wanted = name;
+            break;
+        }
+    }
+    if (wanted) {
+        resolve(handle, std::string(wanted), required, out, symbols);
+    }
+}
+
 std::string path_of(void* symbol, const std::string& opened) {
     Dl_info info{};
     if (!symbol || !dladdr(symbol, &info) || !info.dli_fname) {
@@ -43,10 +59,8 @@ std::string resolve_collectives(void* handle, const Vendor& vendor, const std::s
     required = false;
     COLLSCOPE_COLLECTIVE_OPTIONAL(COLLSCOPE_RESOLVE)
 #undef COLLSCOPE_RESOLVE
-#define COLLSCOPE_RESOLVE(member, parameters)                          \
-    if (vendor.member) {                                               \
-        resolve(handle, vendor.member, required, api.member, symbols); \
-    }
+#define COLLSCOPE_RESOLVE(member, parameters) \
+    resolve(handle, vendor.member, required, api.member, symbols);
     COLLSCOPE_COLLECTIVE_SPELLED(COLLSCOPE_RESOLVE)
 #undef COLLSCOPE_RESOLVE
     resolve(handle, "ncclGetLastError", required, api.get_last_error, symbols);

@@ -23,6 +23,9 @@ struct LibraryFile {
 // Libraries of computation that `bench interference` loads beside the collectives.
 enum class Toolkit { None, Cuda, Rocm };
 
+// Names of one function, of which a library has one or several; null where there are fewer.
+using Spellings = std::array<const char*, 2>;
+
 struct Vendor {
     std::string_view name;           // the backend's name and the prefix of the runtime's functions
     std::string_view runtime_label;  // in messages
@@ -37,8 +40,9 @@ struct Vendor {
     const char* host_alloc;  // pinned host memory
     const char* host_free;
     const char* new_device_properties;  // taken before GetDeviceProperties
-    const char* all_to_all;
-    const char* all_to_allv;
+    // Of the collectives' library, the newest spelling first.
+    Spellings all_to_all;
+    Spellings all_to_allv;
 
     int multiprocessor_count;           // number of the attribute of a device
     unsigned (*ipc_flag)(int version);  // the only one that IpcOpenMemHandle takes
@@ -72,8 +76,8 @@ inline constexpr Vendor cuda = {
     .host_alloc = "HostAlloc",
     .host_free = "FreeHost",
     .new_device_properties = nullptr,
-    .all_to_all = "ncclAlltoAll",
-    .all_to_allv = nullptr,
+    .all_to_all = {"ncclAlltoAll"},
+    .all_to_allv = {},
     .multiprocessor_count = 16,
     .ipc_flag = [](int) { return 1U; },
     .linked_to_runtime = false,
@@ -96,8 +100,9 @@ inline constexpr Vendor hip = {
     .host_alloc = "HostMalloc",
     .host_free = "HostFree",
     .new_device_properties = "GetDevicePropertiesR0600",  // since HIP 6, by a macro of its header
-    .all_to_all = "ncclAllToAll",
-    .all_to_allv = "ncclAllToAllv",
+    // RCCL 2.30 (rocm-bindings-systems 10.0) has both, and calls the second ones deprecated.
+    .all_to_all = {"ncclAlltoAll", "ncclAllToAll"},
+    .all_to_allv = {"ncclAlltoAllv", "ncclAllToAllv"},
     .multiprocessor_count = 63,
     .ipc_flag = [](int version) { return version < 60000000 ? 0U : 1U; },  // 0 in HIP 5.7's header
     .linked_to_runtime = true,

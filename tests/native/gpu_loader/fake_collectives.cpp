@@ -2,6 +2,7 @@
 // FAKE_VERSION  what ncclGetVersion says
 // FAKE_OLD      without ncclBroadcast
 // FAKE_REDUCE_SCATTER  what ncclReduceScatter says
+// FAKE_ALL_TO_ALL  the name of the all-to-all
 // FAKE_RUNTIME  a function of the runtime that it is linked to
 #include <cstring>
 
@@ -49,4 +50,7 @@ int ncclReduce() { return 0; }
 int ncclSend() { return 0; }
 int ncclRecv() { return 0; }
 int ncclGather() { return 0; }
+#ifdef FAKE_ALL_TO_ALL
+int FAKE_ALL_TO_ALL() { return 0; }
+#endif
 }

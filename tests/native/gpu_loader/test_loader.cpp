@@ -87,6 +87,17 @@ void rccl() {
     CHECK(found.runtime.path == fakes + "/rocm/libamdhip64.so.6");
 }
 
+// A library has one spelling of its all-to-all; without one the class is made of Send and Recv.
+void rccl_spelled(const std::string& folder) {
+    const Libraries found = search(hip, folder + "/librccl.so.1", "/rocm");
+    CHECK(found.ok() && found.collectives.all_to_all && !found.collectives.all_to_allv);
+    const std::vector<std::string> missing{"ncclScatter", "ncclAlltoAllv", "ncclGetLastError"};
+    CHECK(found.collective_symbols.missing_optional == missing);
+}
+
+void rccl_old() { rccl_spelled("/rocm_old"); }
+void rccl_new() { rccl_spelled("/rocm_new"); }
+
 void two_runtimes() {
     const Libraries found = load(hip, "/rocm/librccl.so.1", "/rocm/libamdhip64.so.7");
     CHECK(contains(found.error, "libamdhip64.so.6") && contains(found.error, "are both loaded"));
@@ -106,11 +117,18 @@ void names() {
 }  // namespace
 
 int main(int argc, char** argv) {
-    const std::map<std::string, void (*)()> cases{
-        {"good", good},     {"lacking", lacking}, {"old", old},
-        {"absent", absent}, {"nogpu", nogpu},     {"usable", usable},
-        {"major", major},   {"rccl", rccl},       {"two_runtimes", two_runtimes},
-        {"names", names}};
+    const std::map<std::string, void (*)()> cases{{"good", good},
+                                                  {"lacking", lacking},
+                                                  {"old", old},
+                                                  {"absent", absent},
+                                                  {"nogpu", nogpu},
+                                                  {"usable", usable},
+                                                  {"major", major},
+                                                  {"rccl", rccl},
+                                                  {"rccl_old", rccl_old},
+                                                  {"rccl_new", rccl_new},
+                                                  {"two_runtimes", two_runtimes},
+                                                  {"names", names}};
     cases.at(argc > 1 ? argv[1] : "good")();
     return check::result();
 }
