@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from collscope.cli.answers import targets, write_answer
-from collscope.cli.options import FORMAT_HELP, Output, checked_output, write
+from collscope.cli.options import (
+    DEFAULT_DB,
+    FORMAT_HELP,
+    Db,
+    Output,
+    checked_label,
+    checked_output,
+    write,
+)
+from collscope.cli.values import complete_run
 from collscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from collscope.hang.records import Evidence
 
 
 class HangFormat(str, Enum):
@@ -35,6 +47,16 @@ def hang(
         Path | None,
         typer.Option("--keep", help="Folder for the service's answers, as ras.0.txt, ras.1.txt."),
     ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            "--run",
+            help="A stored run: its dumps.",
+            autocompletion=complete_run,
+            callback=checked_label,
+        ),
+    ] = None,
+    db: Db = DEFAULT_DB,
     format: Annotated[HangFormat | None, typer.Option("--format", help=FORMAT_HELP)] = None,
     output: Output = None,
 ) -> None:
@@ -42,13 +64,17 @@ def hang(
 
     Exit code 0: a verdict, 4: none.
     """
-    from collscope.hang.collect import evidence_of
     from collscope.hang.judge import judge
     from collscope.hang.service import ask_twice
     from collscope.reports.hang.text import render_hang
 
-    if not paths and ras is None:
-        raise UsageError("no input. Name files or a folder, or a service with --ras HOST[:PORT].")
+    if not paths and ras is None and run is None:
+        raise UsageError(
+            "no input. Name files or a folder, a stored run with --run NAME, or a service with"
+            " --ras HOST[:PORT]."
+        )
+    if run is not None and (paths or ras is not None):
+        raise UsageError("--run: give either a stored run, or files and a service.")
     if keep is not None and ras is None:
         raise UsageError("--keep: there is no answer to keep. Give --ras HOST[:PORT], too.")
     places = targets(format, output, HangFormat)
@@ -60,7 +86,22 @@ def hang(
         keep.mkdir(parents=True, exist_ok=True)
     for path, answer in zip(kept, answers, strict=False):
         write(answer, path)
-    verdict = judge(evidence_of(paths or [], [(f"{ras}", answer) for answer in answers]))
+    verdict = judge(_evidence(paths or [], [(f"{ras}", answer) for answer in answers], run, db))
     write_answer(places, lambda fmt: render_hang(verdict, fmt))
     if not verdict.decided:
         raise typer.Exit(4)
+
+
+def _evidence(
+    paths: list[str], answers: list[tuple[str, str]], run: str | None, db: Path
+) -> tuple[Evidence, ...]:
+    if run is None:
+        from collscope.hang.collect import evidence_of
+
+        return evidence_of(paths, answers)
+    from collscope.hang.stored import evidence_of_run
+    from collscope.ingest.match import reading, require_run
+
+    with reading(db) as connection:
+        require_run(connection, db, run)
+        return evidence_of_run(connection, run)

@@ -237,7 +237,7 @@ def _of_their_own(ranks: Iterable[int], known: Mapping[int, RankEvidence]) -> bo
 def _undecided_among(evidence: Evidence, open_calls: dict[int, Call], found: _Findings) -> Verdict:
     """No rank stands out: those that may be the one."""
     if found.unknown:
-        reason = f"The recordings of {_ranks(found.unknown)} are damaged: they prove nothing."
+        reason = f"What others wait for may be in the recordings of {_ranks(found.unknown)}."
     elif found.silent:
         reason = f"Several wrote no recording, and others wait for them: {_ranks(found.silent)}."
         return _undecided(evidence, open_calls, sorted(found.silent), reason)
@@ -486,6 +486,7 @@ def _undecided(
         reasons=(
             reason,
             *((f"No recording: {_ranks(evidence.silent)}.",) if evidence.silent else ()),
+            *((f"Damaged, not used: {_ranks(evidence.damaged)}.",) if evidence.damaged else ()),
         ),
         frames=call.frames if call else (),
     )

@@ -52,7 +52,7 @@ def write(folder: Path, rank: int, steps: Sequence[Step], done: int, late_s: int
             "p2p_seq_id": 0,
             "op_id": numbers[group],
             "profiling_name": f"nccl:{op}",
-            "time_created_ns": BEGIN + place * SECOND // 1000,
+            "time_created_ns": BEGIN + place * SECOND // 1000 + rank,
             "input_sizes": [[count]],
             "input_dtypes": ["Float"],
             "output_sizes": [[count * (len(GROUPS[group]) if "gather" in op else 1)]],
@@ -193,3 +193,37 @@ def test_the_recorded_hangs(corpus: Path, case: str, what: str) -> None:
 def test_the_injected_hang_of_sixteen_ranks(corpus: Path) -> None:
     folder = corpus / "wild-2026-11" / "fr-culprit-not-named" / "lock_gil_1st"
     assert who(verdict(folder)) == [9, 14]
+
+
+@pytest.mark.parametrize("decided", [True, False])
+def test_a_stored_run_gives_the_verdict_of_its_files(tmp_path: Path, decided: bool) -> None:
+    dumps, db = tmp_path / "dumps", tmp_path / "a.db"
+    dumps.mkdir()
+    for rank in range(4):
+        write(dumps, rank, loop(rank), 22 if rank == 2 and decided else 24)
+    assert collscope("ingest", "auto", dumps, "--db", db, "--run", "mine").code == 0
+    of_files = collscope("hang", dumps, "--format", "json")
+    of_run = collscope("hang", "--run", "mine", "--db", db, "--format", "json")
+    assert (of_run.code, of_run.out) == (of_files.code, of_files.out)
+
+
+def test_a_damaged_dump_of_a_store_names_nobody(tmp_path: Path) -> None:
+    dumps, db = tmp_path / "dumps", tmp_path / "a.db"
+    dumps.mkdir()
+    for rank in range(4):
+        write(dumps, rank, loop(rank), 22 if rank == 2 else 24)
+    path = dumps / "dump_2"
+    path.write_text(path.read_text()[:-300])
+    assert collscope("ingest", "auto", dumps, "--db", db).code == 0
+    of_run = collscope("hang", "--run", "main", "--db", db)
+    assert (of_run.code, "Damaged, not used: rank 2." in of_run.out) == (4, True)
+    assert of_run.out == collscope("hang", dumps).out
+
+
+def test_runs_without_dumps_and_no_run(tmp_path: Path, samples: Path) -> None:
+    db = tmp_path / "a.db"
+    assert collscope("ingest", "log", samples / "nccl" / "mixed", "--db", db).code == 0
+    none = collscope("hang", "--run", "main", "--db", db)
+    assert (none.code, "no dumps of the flight recorder" in none.err) == (3, True)
+    assert collscope("hang", "--run", "other", "--db", db).code == 3
+    assert collscope("hang", samples, "--run", "main", "--db", db).code == 2
