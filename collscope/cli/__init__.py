@@ -35,6 +35,7 @@ COMMANDS = (
         # What stands behind the command's name is the job's, its options too.
         {"allow_interspersed_args": False},
     ),
+    Deferred("watch", "watch:watch", "What a job does while the recorder records it."),
     Deferred(
         "report",
         "report:report",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from readers import parse_recording
 
 from collscope.model import Datatype, Op
 from collscope.model.trace import RecordedCalls
-from collscope.parsers.recorders.own_recorder import cost_of, parse
+from collscope.parsers.recorders.own_recorder import GrowingRecording, cost_of, parse
 
 FOLDER = ROOT / "samples/recorders"
 FIRST, SECOND = (path.read_bytes() for path in sorted(FOLDER.glob("*.collrec")))
@@ -241,3 +242,63 @@ def test_cost_is_of_the_process() -> None:
     assert found.callbacks == 34
     assert found.callback_ns > 0
     assert found.lost == 0
+
+
+@given(st.lists(st.integers(min_value=0, max_value=len(FIRST)), max_size=20))
+def test_a_file_that_grows_gives_what_the_whole_file_has(cuts: list[int]) -> None:
+    recording = GrowingRecording()
+    recording.begin_file()
+    places_ = [0, *sorted(cuts), len(FIRST)]
+    parts = [recording.feed(FIRST[a:b]) for a, b in pairwise(places_)]
+    whole = parse(FIRST, "x").calls
+    launched = [call.collective for part in parts for call in part.launched]
+    assert launched == [call.collective for call in whole]
+    timed = [(call.seq, call.duration_ns) for part in parts for call in part.timed]
+    assert timed == [(call.seq, call.duration_ns) for call in whole if call.duration_ns]
+    known = recording.process()
+    assert (known.rank, known.world_size, known.host, known.level) == (0, 2, "node-1", "all")
+    assert (known.ended, known.lost, known.from_start, known.interface) == (True, 0, True, 5)
+
+
+def test_damage_in_a_file_that_grows_costs_the_records_that_it_touches() -> None:
+    place, _, _ = [record for record in places(FIRST) if record[2] == 6][2]
+    data = FIRST[: place + 40] + b"\xff" + FIRST[place + 41 :]
+    recording = GrowingRecording()
+    recording.begin_file()
+    parts = [recording.feed(data[k : k + 100]) for k in range(0, len(data), 100)]
+    seqs = [call.seq for part in parts for call in part.launched]
+    assert sorted(map(str, seqs)) == sorted(map(str, [0, 1, None, 3, 0, 0, None]))
+    assert recording.process().lost == 1
+
+
+@given(st.binary(max_size=300), st.integers(min_value=0, max_value=len(FIRST)))
+def test_damage_in_a_file_that_grows_never_raises(noise: bytes, place: int) -> None:
+    recording = GrowingRecording()
+    recording.begin_file()
+    for part in (FIRST[:place], noise, FIRST[place + len(noise) :]):
+        recording.feed(part)
+    recording.process()
+
+
+def test_a_call_that_was_passed_over_counts_once_a_later_group_was_launched() -> None:
+    recording = GrowingRecording()
+    recording.begin_file()
+    data = without(FIRST, 6, 1)
+    second = [record[0] for record in places(data) if record[2] == 5][1]
+    third = [record[0] for record in places(data) if record[2] == 6][1]
+    before = recording.feed(data[:third])
+    assert (second < third, len(before.launched)) == (True, 1)
+    assert len(recording.feed(data[third:]).launched) == 6
+
+
+def test_stamps_of_other_kernels_are_no_times_while_a_file_grows() -> None:
+    spans = [place for place, _, kind in places(FIRST) if kind == 7]
+    data = FIRST
+    for stamp in (24, 32):
+        (value,) = struct.unpack_from("<Q", FIRST, spans[3] + stamp)
+        data = changed(data, spans[5] + stamp, "<Q", value)
+    recording = GrowingRecording()
+    recording.begin_file()
+    for place in range(0, len(data), 500):
+        recording.feed(data[place : place + 500])
+    assert recording.process().unsound == {"0xfeedfacecafebeef"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 # The clocks drift apart by some 10 ppm: within neighbouring windows by less than the margin.
 _WINDOW_NS = 100_000_000
 _MARGIN_NS = 50_000
+_KEPT = 1024  # windows: 100 s
 
 
 class GpuClock:
@@ -22,6 +23,11 @@ class GpuClock:
         if host_ns:
             window = host_ns // _WINDOW_NS
             self._ahead[window] = min(self._ahead.get(window, host_ns), host_ns - gpu_ns)
+
+    def forget(self) -> None:
+        """Keep the last windows only, for a recording that grows for days."""
+        for window in sorted(self._ahead)[:-_KEPT]:
+            del self._ahead[window]
 
     def precedes(self, gpu_ns: int, host_ns: int) -> bool:
         """Whether a stamp was surely taken before a time of the host."""

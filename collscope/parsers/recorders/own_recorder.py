@@ -28,7 +28,7 @@ from collscope.parsers.recorders._numbering import note_missing
 from collscope.parsers.recorders._values import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 MAGIC = b"COLLREC"
 _VERSION = 1
@@ -42,6 +42,7 @@ _API_BODY = struct.Struct("<6Qi2BH")
 _CALL_BODY = struct.Struct("<8Qi6BHI")
 _SPAN = struct.Struct("<5Q")
 _COST_BODY = struct.Struct("<8Q")
+_ID = struct.Struct("<Q")
 _LEAST = {_FILE: 48, _COMM: 32, _API: 56, _CALL: 80, _KERNEL: 40, _COST: 64}
 
 # Where a record may begin: the size of each kind with its header, of texts up to their limit.
@@ -54,6 +55,9 @@ _POINT_TO_POINT, _CAPTURED = 1, 2
 _NO_SEQ = 2**64 - 1
 # What two kernels of a communicator may overlap by where the second is launched early.
 _SETTLED_NS = 10_000
+# Calls that a growing recording holds: so many kernels wait on a stream before a launch blocks.
+_HELD = 1024
+_LONGEST = 2**16  # bytes of a record, by its size's width
 # wall_clock64 of AMD's GPUs counts at 100 MHz (hipDeviceAttributeWallClockRate of CDNA and RDNA).
 _AMD_TICK_NS = 10
 
@@ -102,7 +106,9 @@ class _Process(msgspec.Struct, frozen=True):
     library_version: int
     world_size: int
     amd: bool
+    interface: int  # of the profiler plugin
     host: str
+    level: str  # at the beginning of the file
     rank: str
 
 
@@ -237,7 +243,7 @@ class _Reader:
         self._next = record.ordinal + 1
         body = record.body
         if record.kind == _FILE:
-            self._begin(body)
+            self._begin(record)
         elif record.kind == _NAME:
             self._names[record.small] = _texts(body)[0]
         elif record.kind == _COMM:
@@ -282,14 +288,11 @@ class _Reader:
         calls = _as_made(numbered)
         self._note(bool(calls))
         process = self._process
-        # One process may drive several ranks; the environment tells one of them at most.
-        groups = [comm.group for comm in self._comms.values()]
-        alone = process is not None and len(set(groups)) == len(groups)
         entire = process is not None and process.segment == 0 and self._end == 0
         return RecordedCalls(
             dialect="own_recorder",
             calls=tuple(calls),
-            rank=int(process.rank) if process and alone and process.rank.isdecimal() else None,
+            rank=self.rank(),
             world_size=process.world_size or None if process else None,
             host=process.host or None if process else None,
             pid=whole(process.pid) if process else None,
@@ -300,12 +303,20 @@ class _Reader:
             diagnostics=self.notes.diagnostics,
         )
 
-    def _begin(self, body: bytes) -> None:
-        real, monotonic, pid, _, segment, version, size, hip = _FILE_BODY.unpack_from(body)
-        host, _, _, rank, *_ = [*_texts(body[_FILE_BODY.size :]), "", "", "", ""]
+    def rank(self) -> int | None:
+        """World rank of the process; None where it drives several, or its environment has none."""
+        process = self._process
+        groups = [comm.group for comm in self._comms.values()]
+        alone = len(set(groups)) == len(groups)
+        return int(process.rank) if process and alone and process.rank.isdecimal() else None
+
+    def _begin(self, record: _Record) -> None:
+        real, monotonic, pid, _, segment, version, size, hip = _FILE_BODY.unpack_from(record.body)
+        host, level, _, rank, *_ = [*_texts(record.body[_FILE_BODY.size :]), "", "", "", ""]
         self._process = _Process(
-            real, monotonic, pid, segment, version, size, bool(hip), host, rank[:9]
-        )
+            real, monotonic, pid, segment, version, size, bool(hip), record.small, host, level,
+            rank[:9],
+        )  # fmt: skip
 
     def _take_span(self, record: _Record) -> None:
         call, start, stop, _, host_stop = _SPAN.unpack_from(record.body)
@@ -470,6 +481,162 @@ class _Reader:
         """Whether a call launches something by itself: one rank alone, and no data, do not."""
         comm = self._comms.get(api.comm)
         return bool(api.count and not api.captured and comm is not None and comm.nranks != 1)
+
+
+class GrowingProcess(msgspec.Struct, frozen=True):
+    """What the files of a process show of it so far; None: not known."""
+
+    host: str | None
+    pid: int | None
+    rank: int | None  # world rank
+    world_size: int | None
+    level: str | None  # when it began its last file
+    interface: int | None  # of the profiler plugin
+    unsound: frozenset[str]  # communicators whose GPU times are of other kernels
+    ended: bool
+    lost: int  # records: dropped by the recorder, or missing in the files
+    from_start: bool  # its files are read from the first on
+    newer: bool  # a file is of a newer format, and nothing of it is read
+
+
+class Fresh(msgspec.Struct, frozen=True):
+    """What new bytes of a recording brought: each call once in each."""
+
+    launched: tuple[RecordedCall, ...]
+    timed: tuple[RecordedCall, ...]  # whose GPU time is known from now on
+
+
+class GrowingRecording(_Reader):
+    """The files of one process while it writes them: bytes in, calls out.
+
+    It holds the last `_HELD` calls: of one whose kernels end later the GPU time stays unknown.
+    """
+
+    def __init__(self) -> None:
+        """Start without a byte."""
+        super().__init__(Notes())
+        self._rest = b""
+        self._begun = False
+        self._newer = False
+        self._timed: set[int] = set()
+        self._first_segment: int | None = None
+
+    def begin_file(self) -> None:
+        """What comes next is of the process's next file."""
+        self._rest, self._begun = b"", False
+
+    def feed(self, data: bytes) -> Fresh:
+        """Take the next bytes of the file; a record that is not whole waits for more."""
+        data = self._rest + data
+        place = 0
+        if not self._begun:
+            if len(data) <= len(MAGIC):
+                self._rest = data
+                return Fresh((), ())
+            place, self._begun = len(MAGIC) + 1, True
+            self._newer |= data[:place] != MAGIC + bytes([_VERSION])
+        launched: list[int] = []
+        touched: dict[int, None] = {}
+        while (found := self._next_whole(data, place)) is not None:
+            record, place = found
+            self.read(record)
+            if record.kind == _CALL:
+                launched.append(_ID.unpack_from(record.body)[0])
+            if record.kind in (_CALL, _KERNEL):
+                touched[_ID.unpack_from(record.body)[0]] = None
+        self._rest = data[max(place, len(data) - _LONGEST) :]
+        if self._first_segment is None and self._process is not None:
+            self._first_segment = self._process.segment
+        self._unsound |= self._with_foreign_stamps()
+        fresh = Fresh(
+            (*self._made_of(launched), *self._passed_over()),
+            tuple(call for call in self._made_of(self._complete(touched)) if call.duration_ns),
+        )
+        self._forget()
+        return fresh
+
+    def process(self) -> GrowingProcess:
+        """What is known of the process."""
+        process = self._process
+        lost = self.cost.lost if self.cost is not None else 0
+        return GrowingProcess(
+            host=process.host or None if process else None,
+            pid=whole(process.pid) if process else None,
+            rank=self.rank(),
+            world_size=process.world_size or None if process else None,
+            level=process.level or None if process else None,
+            interface=process.interface if process else None,
+            unsound=frozenset(self._comms[c].group for c in self._unsound if c in self._comms),
+            ended=self._end == 0,
+            lost=max(lost, self._gaps),
+            from_start=self._first_segment == 0,
+            newer=self._newer,
+        )
+
+    def _next_whole(self, data: bytes, place: int) -> tuple[_Record, int] | None:
+        """The next record that its check proves, and the place behind it."""
+        found = _record(data, place)
+        if found is None and not _is_cut(data, place):
+            for match in _BEGINS.finditer(data, place + 1):
+                place = match.start()
+                if (found := _record(data, place)) is not None:
+                    break
+        return None if found is None else (found[0], place + found[1])
+
+    def _made_of(self, ids: Iterable[int]) -> Iterator[RecordedCall]:
+        for id_ in ids:
+            record, fields = self._calls[id_]
+            comm = self._comms.get(record.comm)
+            if comm is not None and self._name(fields[9]):
+                yield self._call(record, fields, comm)
+
+    def _complete(self, ids: Iterable[int]) -> Iterator[int]:
+        """Calls whose last channel ended now."""
+        for id_ in ids:
+            spans, known = self._kernels.get(id_), self._calls.get(id_)
+            if not spans or known is None or id_ in self._timed or 0 in spans.values():
+                continue
+            if len(spans) == known[1][13]:
+                self._timed.add(id_)
+                yield id_
+
+    def _passed_over(self) -> Iterator[RecordedCall]:
+        """Calls without an event of the library, once one of a later group was launched."""
+        last: dict[int, int] = {}
+        for id_ in self._launched & self._apis.keys():
+            last[self._apis[id_].comm] = max(last.get(self._apis[id_].comm, 0), id_)
+        for id_, api in self._apis.items():
+            later = last.get(api.comm, 0)
+            if id_ in self._launched or id_ > later or not self._launches(api):
+                continue
+            if api.group != self._apis[later].group:
+                self._launched.add(id_)
+                yield self._call_without_event(api)
+
+    def _forget(self) -> None:
+        """Drop all but the last calls; what is captured is launched again."""
+        while len(self._calls) > _HELD:
+            id_ = next(iter(self._calls))
+            self._timed.discard(id_)
+            del self._calls[id_]
+        if len(self._apis) > 2 * _HELD:
+            kept = sorted(self._apis)[-_HELD:]
+            self._apis = {i: a for i, a in self._apis.items() if a.captured or i >= kept[0]}
+            self._launched &= self._apis.keys()
+        if len(self._kernels) > 2 * _HELD:
+            oldest = next(iter(self._calls))
+            self._kernels = defaultdict(
+                dict, {i: spans for i, spans in self._kernels.items() if i >= oldest}
+            )
+        self._clock.forget()
+
+
+def _is_cut(data: bytes, place: int) -> bool:
+    """Whether a record may begin at a place and end behind the data."""
+    if place + _HEADER.size > len(data):
+        return True
+    size: int = _HEADER.unpack_from(data, place)[1]
+    return size >= _HEADER.size and place + size > len(data)
 
 
 def _as_made(numbered: list[tuple[int, RecordedCall]]) -> list[RecordedCall]:

@@ -1,0 +1,1 @@
+"""What a job does while it is recorded."""
