@@ -39,6 +39,10 @@ class UnreadableError(InputError):
         return type(self), self._arguments
 
 
+class RefusedError(InputError):
+    """A service does not do what it was asked for, and nothing has changed."""
+
+
 class NoVerdictError(CollscopeError):
     """Nothing was measured, or the samples are too noisy to judge."""
 

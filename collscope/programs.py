@@ -14,6 +14,12 @@ from collscope.outputs import note_input
 
 REPLAYER = "collscope-replayer"
 RECORDER = "libcollscope-recorder.so"
+# Releases in which kernel events do harm; native/recorder/settings.cpp has the same.
+KERNEL_FAULTS = {
+    "2.27.7": "NCCL 2.27.7 writes out of bounds with kernel events (NVIDIA/nccl#2039)",
+    "2.30.3": "NCCL 2.30.3 may crash with kernel events (NVIDIA/nccl#2112)",
+    "2.31.2": "kernel events of NCCL 2.31.2 cost 4 to 13 % (NVIDIA/nccl#2355)",
+}
 MICROBENCH = "collscope-microbench"
 INSTALL_MPI = "pip install 'collscope[replay]'"  # the mpich wheel
 # A GPU runtime that finds eight GPUs asleep takes seconds to count them.

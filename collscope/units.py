@@ -8,6 +8,8 @@ import re
 from collscope.errors import UsageError
 
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGTP]?)(?:i?B)?\s*$", re.IGNORECASE)
+_TIME = re.compile(r"^(\d{1,9}(?:\.\d+)?)([smh]?)$", re.ASCII)
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _BINARY = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 
 
@@ -26,6 +28,22 @@ def parse_size(text: str) -> int:
     if value != int(value):
         raise UsageError(f"size '{text}': not a whole number of bytes. Use a larger unit.")
     return int(value)
+
+
+def parse_seconds(text: str) -> float:
+    """Seconds of a time such as ``30``, ``30s``, ``1.5m``, ``2h``.
+
+    raises  UsageError when the text is no time above 0
+
+    >>> parse_seconds("30s"), parse_seconds("1.5m")
+    (30.0, 90.0)
+    """
+    match = _TIME.match(text)
+    if match is None or not float(match[1]):
+        raise UsageError(
+            f"time '{text}': no time above 0. Write seconds, or use s, m, h, as in 30s."
+        )
+    return float(match[1]) * _SECONDS[match[2]]
 
 
 def require_step_ms(value: float | None) -> float | None:

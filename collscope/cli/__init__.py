@@ -36,6 +36,7 @@ COMMANDS = (
         {"allow_interspersed_args": False},
     ),
     Deferred("watch", "watch:watch", "What a job does while the recorder records it."),
+    Deferred("attach", "attach:attach", "Record a running job for a while, and print the report."),
     Deferred(
         "report",
         "report:report",

@@ -104,7 +104,7 @@ def record(
                 f"collscope: run '{run}' of {db} held other files before: this job was added to "
                 f"them. To keep it apart: collscope ingest auto {read} --run NAME."
             )
-        _report(db, run, html)
+        print_report(db, run, html)
     except InputError as error:
         # The job's own outcome counts: what it wrote may be too little for a report.
         tell(f"collscope: {error}")
@@ -149,7 +149,7 @@ def _held(db: Path, run: str) -> bool:
         return has_sources(connection, run)
 
 
-def _report(db: Path, run: str, html: Path | None) -> None:
+def print_report(db: Path, run: str, html: Path | None = None) -> None:
     """Print the report of a run, and write its page where one is asked for."""
     from collscope.ingest.match import reading, require_matched
     from collscope.reports.report.build import build_report

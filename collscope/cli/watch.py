@@ -52,7 +52,7 @@ def watch(
 
     seen = Watch(make_roofs(system, ()))
     followed = Followed(folder)
-    with _until_ended() as ended, _shown(refreshed=not once) as show:
+    with until_ended() as ended, _shown(refreshed=not once) as show:
         while True:
             _look(followed, seen, ended)
             rows = None if once else max(shutil.get_terminal_size().lines - _OTHER_LINES, 1)
@@ -69,12 +69,12 @@ def _look(followed: Followed, seen: Watch, ended: threading.Event) -> None:
 
 
 @contextmanager
-def _until_ended() -> Iterator[threading.Event]:
-    """What Ctrl-C and SIGTERM set, in place of their ends of a process."""
+def until_ended() -> Iterator[threading.Event]:
+    """What Ctrl-C, SIGTERM and a lost connection set, which would end the process."""
     ended = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: ended.set())
-        for number in (signal.SIGINT, signal.SIGTERM)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:

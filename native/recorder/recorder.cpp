@@ -203,7 +203,7 @@ void* Recorder::call(Comm& comm, const Call& call) {
     const bool of_api = kind_of(call.parent) == Of::api;
     const bool kernels = of_api          ? is_sampled(call.parent)
                          : interface < 5 ? sample(comm, (call.flags & point_to_point) != 0)
-                                         : level_.load(std::memory_order_relaxed) >= Level::all;
+                                         : kernels_wanted(level_.load(std::memory_order_relaxed));
     const auto flags = static_cast<std::uint8_t>(call.flags | (kernels ? sampled : 0));
     const CallBody body{id,
                         of_api ? id_of(call.parent) : 0,
@@ -286,12 +286,20 @@ bool Recorder::put(const Cell& cell, std::uint64_t began_ns) {
     return kept;
 }
 
+// At the levels that ask for no kernels the RAS service may: it writes the library's mask itself
+// (CONTROL PROFILER_MASK, NCCL 2.31).
+bool Recorder::kernels_wanted(Level level) const {
+    const int* mask = mask_.load(std::memory_order_acquire);
+    return level >= Level::all || (level < Level::sampled && mask != nullptr &&
+                                   (__atomic_load_n(mask, __ATOMIC_RELAXED) & kernel_event) != 0);
+}
+
 bool Recorder::sample(Comm& comm, bool point_to_point) {
     const Level level = level_.load(std::memory_order_relaxed);
     Sampler& sampler = comm.samplers[point_to_point ? 1 : 0];
     const std::uint64_t call = sampler.calls.fetch_add(1, std::memory_order_relaxed);
     if (level != Level::sampled) {
-        return level >= Level::all;
+        return kernels_wanted(level);
     }
     sampler.last_id.store(ids_.load(std::memory_order_relaxed), std::memory_order_relaxed);
     // The library reads the mask before the callback: what is set now acts on the next call.

@@ -130,6 +130,7 @@ private:
     bool put(const Cell& cell, std::uint64_t began_ns);
     std::uint64_t next_id() { return ids_.fetch_add(1, std::memory_order_relaxed); }
     bool sample(Comm& comm, bool point_to_point);
+    bool kernels_wanted(Level level) const;
     void arm(Sampler& sampler, bool wanted);
     void apply_mask();
     std::uint32_t add_comm(Comm& comm, CommFacts facts);

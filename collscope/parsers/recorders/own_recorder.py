@@ -492,6 +492,7 @@ class GrowingProcess(msgspec.Struct, frozen=True):
     world_size: int | None
     level: str | None  # when it began its last file
     interface: int | None  # of the profiler plugin
+    library_version: str | None
     unsound: frozenset[str]  # communicators whose GPU times are of other kernels
     ended: bool
     lost: int  # records: dropped by the recorder, or missing in the files
@@ -566,6 +567,7 @@ class GrowingRecording(_Reader):
             world_size=process.world_size or None if process else None,
             level=process.level or None if process else None,
             interface=process.interface if process else None,
+            library_version=_version(process.library_version) if process else None,
             unsound=frozenset(self._comms[c].group for c in self._unsound if c in self._comms),
             ended=self._end == 0,
             lost=max(lost, self._gaps),

@@ -474,6 +474,46 @@ void control() {
     CHECK(after(comm).of(kernel_record).size() == 1);
 }
 
+// The RAS service of NCCL 2.31 writes the library's mask, and the library puts that back after
+// each init: `collscope attach`. What comes is kept, kernels too, and nobody writes the mask back.
+void ras_mask(const char* at, int before) {
+    level(at);
+    int mask = 0;
+    CommV7 comm("ncclProfiler_v7", 42, 0, 2, &mask);
+    comm.whole_call("AllReduce", 1, 0, 1, 1, 2);
+    CHECK(mask == before);
+    const int wanted = coll_event | p2p_event | group_api_event | coll_api_event | p2p_api_event |
+                       ce_coll_event | kernel_event | nccl_phase_event;
+    __atomic_store_n(&mask, wanted, __ATOMIC_RELAXED);
+    for (std::uint64_t i = 1; i < 2000; ++i) {
+        comm.whole_call("AllReduce", 1, i, 1, i * 10, i * 10 + 5);
+        if (i % 100 == 0) {
+            usleep(15000);  // the writer's turn
+        }
+    }
+    CHECK(mask == wanted);
+    CommV7 later("ncclProfiler_v7", 43, 0, 2, &mask);
+    __atomic_store_n(&mask, wanted, __ATOMIC_RELAXED);
+    later.whole_call("AllGather", 1, 0, 1, 30000, 30005);
+    void* call = comm.coll(nullptr, "AllReduce", 1, "ncclInt8", 2000, 1, nullptr, nullptr);
+    void* kernel = comm.kernel(call, 0, 40000);
+    CHECK(kernel != nullptr);
+    comm.state(kernel, kernel_stop, 40005);
+    __atomic_store_n(&mask, before, __ATOMIC_RELAXED);
+    call = comm.coll(nullptr, "AllReduce", 1, "ncclInt8", 2001, 1, nullptr, nullptr);
+    CHECK(comm.kernel(call, 0, 50000) == nullptr);
+    later.finalize();
+    CHECK(mask == before);
+    const Files found = after(comm);
+    CHECK(!found.damaged && found.of(kernel_record).size() == 2001);
+}
+
+void ras_mask_off() { ras_mask("off", 0); }
+void ras_mask_calls() {
+    ras_mask("calls", coll_event | p2p_event | group_api_event | coll_api_event | p2p_api_event |
+                          ce_coll_event);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -497,6 +537,8 @@ int main(int argc, char** argv) {
         {"aborted", aborted},
         {"killed_at_random", killed_at_random},
         {"control", control},
+        {"ras_mask_off", ras_mask_off},
+        {"ras_mask_calls", ras_mask_calls},
     };
     const auto found = cases.find(argc == 3 ? argv[1] : "");
     if (found == cases.end()) {
