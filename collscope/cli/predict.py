@@ -107,10 +107,10 @@ def export_perfetto(
 ) -> None:
     """All ranks' collectives on one clock, for ui.perfetto.dev.
 
-    With --with or --system the predicted timeline stands beside the recorded one.
+    With --with or --system the predicted timeline stands beside the recorded one. Of a run without
+    traces the recorder's calls are written, on the clocks of their hosts.
     """
-    from collscope.reports.predict.answer import PredictionRequest, run_timelines
-    from collscope.reports.predict.perfetto import export_trace, require_trace_name
+    from collscope.reports.rendering.trace_file import require_trace_name
 
     if label is not None and system is not None:
         raise UsageError("export perfetto: give --with LABEL or --system NAME, not both.")
@@ -120,11 +120,21 @@ def export_perfetto(
         checked_output(output)
     if step_ms is not None and label is None and system is None:
         raise UsageError("export perfetto: --step-ms goes with --with or --system.")
-    request = PredictionRequest(run, label, None, system, step_ms) if label or system else None
     require_trace_name(output)
-    said = export_trace(run_timelines(db, run, request), output, limit)
-    if said:
-        write(said, None)
+    from collscope.reports.recorded.answer import has_recordings_alone, recorded_processes
+
+    if label is None and system is None and has_recordings_alone(db, run):
+        from collscope.reports.recorded.perfetto import export_recorded
+
+        words = export_recorded(recorded_processes(db, run), output, limit)
+    else:
+        from collscope.reports.predict.answer import PredictionRequest, run_timelines
+        from collscope.reports.predict.perfetto import export_trace
+
+        request = PredictionRequest(run, label, None, system, step_ms) if label or system else None
+        words = export_trace(run_timelines(db, run, request), output, limit)
+    if words:
+        write(words, None)
     if opened:
         import webbrowser
 
@@ -135,3 +145,15 @@ def export_perfetto(
             webbrowser.open(address)
 
         serve_once(output, show)
+
+
+@export_app.command("inspector")
+def export_inspector(
+    output: Annotated[Path, typer.Option("--out", help="Folder for a file of each process.")],
+    db: Db = DEFAULT_DB,
+    run: Run = "main",
+) -> None:
+    """The recorder's calls in the JSON of NCCL's Inspector."""
+    from collscope.reports.recorded.inspector import export_inspector as export
+
+    write(export(db, run, output), None)

@@ -1,0 +1,1 @@
+"""What the recorder wrote of each process, for other tools."""
