@@ -97,7 +97,7 @@ def _service(address: str, found: Recorders) -> _Ways:
     raises  UsageError where the recorders write the mask by themselves
     """
     from collscope.hang.service import parse_address, set_profiler_mask
-    from collscope.ingest.attach import CALL_EVENTS, DISARMED, KERNEL_EVENTS
+    from collscope.ingest.attach import DISARMED
 
     own = sorted(found.levels - DISARMED.keys())
     if own or len(found.levels) != 1:
@@ -108,9 +108,8 @@ def _service(address: str, found: Recorders) -> _Ways:
         )
     host, port = parse_address(address)
     (level,) = found.levels
-    mask = CALL_EVENTS if found.faults else CALL_EVENTS | KERNEL_EVENTS
     by_hand = f"echo 'CONTROL PROFILER_MASK 0x{DISARMED[level]:x}' | nc {host} {port}"
-    arm = partial(set_profiler_mask, address, mask)
+    arm = partial(set_profiler_mask, address, found.armed_mask)
     return arm, partial(set_profiler_mask, address, DISARMED[level]), by_hand
 
 

@@ -15,7 +15,9 @@ from collscope.programs import KERNEL_FAULTS
 
 # Bits of the library's mask (native/recorder/plugin_api.h): what the recorder itself asks for.
 CALL_EVENTS = 1 << 1 | 1 << 2 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 12
+# The phases of a kernel have another bit in RCCL.
 KERNEL_EVENTS = 1 << 6 | 1 << 15
+KERNEL_EVENTS_OF_RCCL = 1 << 6 | 1 << 16
 # What a disarmed job asks for, by the recorder's level. At others it writes the mask by itself.
 DISARMED = {"off": 0, "calls": CALL_EVENTS}
 _HEAD = 1 << 16  # bytes of a file in which its first record is
@@ -32,11 +34,18 @@ class Recorders(msgspec.Struct, frozen=True):
     processes: int
     levels: frozenset[str]  # at which they began
     faults: tuple[str, ...]  # why kernel events of their libraries do harm
+    amd: bool
 
     @property
     def armed_level(self) -> str:
         """Level of an armed job: the recorder's default beside a faulty library is calls alone."""
         return "calls" if self.faults else "all"
+
+    @property
+    def armed_mask(self) -> int:
+        """The library's mask at that level."""
+        kernels = KERNEL_EVENTS_OF_RCCL if self.amd else KERNEL_EVENTS
+        return CALL_EVENTS if self.faults else CALL_EVENTS | kernels
 
 
 def recorders_in(folder: Path) -> Recorders:
@@ -54,7 +63,7 @@ def recorders_in(folder: Path) -> Recorders:
     faults = {KERNEL_FAULTS[p.library_version or ""] for p in known if _is_faulty(p)}
     levels = frozenset(p.level for p in known if p.level is not None)
     processes = len({(p.host, p.pid) for p in known})
-    return Recorders(processes, levels, tuple(sorted(faults)))
+    return Recorders(processes, levels, tuple(sorted(faults)), any(p.amd for p in known))
 
 
 def _is_faulty(process: GrowingProcess) -> bool:

@@ -20,7 +20,12 @@ from inputs import ROOT
 from recorder_player import Player, player
 
 from collscope.cli import attach as attach_module
-from collscope.ingest.attach import CALL_EVENTS, KERNEL_EVENTS, recorders_in
+from collscope.ingest.attach import (
+    CALL_EVENTS,
+    KERNEL_EVENTS,
+    KERNEL_EVENTS_OF_RCCL,
+    recorders_in,
+)
 from collscope.programs import KERNEL_FAULTS
 
 
@@ -191,6 +196,7 @@ def test_masks_and_faults_are_those_of_the_recorder() -> None:
     calls = ("coll", "p2p", "group_api", "coll_api", "p2p_api", "ce_coll")
     assert sum(bits[name] for name in calls) == CALL_EVENTS
     assert bits["kernel"] + bits["nccl_phase"] == KERNEL_EVENTS
+    assert bits["kernel"] + bits["rccl_phase"] == KERNEL_EVENTS_OF_RCCL
     settings = (ROOT / "native/recorder/settings.cpp").read_text()
     faults = dict(re.findall(r'case (\d+):\s+return "([^"]+)"', settings))
     assert faults == {

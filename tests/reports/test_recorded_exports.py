@@ -71,7 +71,7 @@ def test_perfetto_has_a_track_for_each_rank_and_communicator(tmp_path: Path, sto
     path = tmp_path / "a.json"
     done = collscope("export", "perfetto", "-o", path, "--db", store)
     assert "12 calls with a GPU time as slices, 2 without as instants" in done.out
-    assert "the GPU's own start is not stored" in done.out
+    assert "shifted so that none begins before the host's call" in done.out
     events = json.loads(path.read_text())["traceEvents"]
     tracks = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert tracks == {"0xfeedfacecafebeef, rank 0", "0xfeedfacecafebeef, rank 1"}
@@ -85,9 +85,11 @@ def test_perfetto_has_a_track_for_each_rank_and_communicator(tmp_path: Path, sto
         assert slices[0]["name"] == "AllReduce 4 MiB"
 
 
-def test_calls_made_faster_than_they_run_do_not_overlap() -> None:
-    call = replace(RECORDED[0].calls[0], start_ns=1_000_000, duration_ns=500)
-    process = RecordedProcess("node", 7, 3, (call, replace(call, start_ns=1_000_100)))
+def test_slices_keep_the_gpus_clock_and_none_is_before_its_call() -> None:
+    first = replace(RECORDED[0].calls[0], start_ns=10_000, duration_ns=500, kernel_end_ns=7_500)
+    # Called 100 ns later, it begins where the first ends: 400 ns after its call.
+    behind = replace(first, start_ns=10_100, kernel_end_ns=8_000)
+    process = RecordedProcess("node", 7, 3, (first, behind))
     slices = [e for e in recorded_events([process]) if e["ph"] == "X"]
     assert [(e["pid"], e["ts"], e["dur"]) for e in slices] == [(3, 0.0, 0.5), (3, 0.5, 0.5)]
 

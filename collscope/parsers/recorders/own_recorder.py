@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from collscope.model import Op, Place, Severity, parse_datatype, parse_op
 from collscope.model.limits import LIMIT
-from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
+from collscope.model.trace import KERNEL_GPU, RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
 from collscope.parsers._sides import CODE, CONTRADICT_TEXT
 from collscope.parsers.reader import recorder_reader
@@ -99,6 +99,7 @@ class _Record(msgspec.Struct, frozen=True):
 class _Process(msgspec.Struct, frozen=True):
     """What the first record tells of the process."""
 
+    name: str
     real_ns: int
     monotonic_ns: int
     pid: int
@@ -300,6 +301,9 @@ class _Reader:
             # ncclComm.seqNumber has one counter per function (comm.h since NCCL 2.23).
             seq_per_op=True,
             coverage="whole" if entire and not self.notes.diagnostics else "sample",
+            callback_ns=None if self.cost is None else whole(self.cost.callback_ns),
+            process=process.name if process else None,
+            part=process.segment if process else 0,
             diagnostics=self.notes.diagnostics,
         )
 
@@ -311,11 +315,13 @@ class _Reader:
         return int(process.rank) if process and alone and process.rank.isdecimal() else None
 
     def _begin(self, record: _Record) -> None:
-        real, monotonic, pid, _, segment, version, size, hip = _FILE_BODY.unpack_from(record.body)
-        host, level, _, rank, *_ = [*_texts(record.body[_FILE_BODY.size :]), "", "", "", ""]
+        body = record.body
+        real, monotonic, pid, token, segment, version, size, hip = _FILE_BODY.unpack_from(body)
+        host, level, _, rank, *_ = [*_texts(body[_FILE_BODY.size :]), "", "", "", ""]
+        name = f"{host}.{pid}.{token:x}"
         self._process = _Process(
-            real, monotonic, pid, segment, version, size, bool(hip), record.small, host, level,
-            rank[:9],
+            name, real, monotonic, pid, segment, version, size, bool(hip), record.small, host,
+            level, rank[:9],
         )  # fmt: skip
 
     def _take_span(self, record: _Record) -> None:
@@ -391,7 +397,7 @@ class _Reader:
             else:
                 elements, type_name = whole(api.count), api.datatype
         made = at if api is None else api.monotonic_ns
-        start, duration, state = self._times(id_, record.comm, made, channels)
+        start, duration, stop, state = self._times(id_, record.comm, made, channels)
         captured = api is not None and api.captured
         return RecordedCall(
             collective=replace(
@@ -406,8 +412,9 @@ class _Reader:
             state=state,
             group_rank=comm.rank if comm.rank >= 0 else None,
             in_place=_in_place(op, (send, recv), comm.rank, _bytes(elements, type_name)),
-            timing_source=None if duration is None else "kernel_gpu",
+            timing_source=None if duration is None else KERNEL_GPU,
             together=api.group if api is not None and api.group else None,
+            kernel_end_ns=stop,
         )
 
     def _with_foreign_stamps(self) -> frozenset[int]:
@@ -440,22 +447,24 @@ class _Reader:
 
     def _times(
         self, call: int, comm: int, monotonic_ns: int, channels: int
-    ) -> tuple[int | None, int | None, str | None]:
-        """Host time of a call, GPU time of its kernels, and its state."""
+    ) -> tuple[int | None, int | None, int | None, str | None]:
+        """Host time of a call, GPU time of its kernels and their end, and its state."""
         spans = self._kernels.get(call, {})
         start = self._host_time(monotonic_ns)
         if spans and comm in self._unsound:
             self._foreign += 1
-            return start, None, None
+            return start, None, None, None
         each_once = len(spans) == len({channel for channel, _ in spans})
         if not spans or not each_once or (channels and len(spans) != channels):
-            return start, None, None
+            return start, None, None, None
         if any(stop == 0 for stop in spans.values()):
             # Of a process that ended in order, the library may keep the last ends to itself.
-            return start, None, "started" if self._end is None else None
+            return start, None, None, "started" if self._end is None else None
         first, last = min(begun for _, begun in spans), max(spans.values())
-        lasted = (last - first) * self._tick
-        return start, lasted if 0 < lasted < LIMIT else None, "completed"
+        lasted, stop = (last - first) * self._tick, last * self._tick
+        if not 0 < lasted <= stop < LIMIT:
+            return start, None, None, "completed"
+        return start, lasted, stop, "completed"
 
     def _note(self, any_calls: bool) -> None:
         """Count what the file lacks."""
@@ -493,6 +502,7 @@ class GrowingProcess(msgspec.Struct, frozen=True):
     level: str | None  # when it began its last file
     interface: int | None  # of the profiler plugin
     library_version: str | None
+    amd: bool
     unsound: frozenset[str]  # communicators whose GPU times are of other kernels
     ended: bool
     lost: int  # records: dropped by the recorder, or missing in the files
@@ -568,6 +578,7 @@ class GrowingRecording(_Reader):
             level=process.level or None if process else None,
             interface=process.interface if process else None,
             library_version=_version(process.library_version) if process else None,
+            amd=process.amd if process else False,
             unsound=frozenset(self._comms[c].group for c in self._unsound if c in self._comms),
             ended=self._end == 0,
             lost=max(lost, self._gaps),

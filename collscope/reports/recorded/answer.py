@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -37,14 +38,17 @@ def recorded_processes(db: Path, run: str) -> tuple[RecordedProcess, ...]:
         raise InputError(
             f"{db}: run '{run}' has no recordings. Make them with collscope record --level sampled."
         )
-    files: dict[tuple[str | None, int | None, int | None], list[RecordedCalls]] = defaultdict(list)
+    files: dict[str | None, list[RecordedCalls]] = defaultdict(list)
     for recording in map(believed_recording, recordings):
-        files[recording.host, recording.pid, recording.rank].append(recording)
-    found = [
-        RecordedProcess(host, pid, rank, tuple(c for r in of for c in r.calls if _is_placed(c)))
-        for (host, pid, rank), of in files.items()
-    ]
+        files[recording.process].append(recording)
+    found = [_process_of(sorted(of, key=lambda r: r.part)) for of in files.values()]
     return tuple(sorted(found, key=lambda p: (p.rank is None, p.rank, p.host or "", p.pid or 0)))
+
+
+def _process_of(files: Sequence[RecordedCalls]) -> RecordedProcess:
+    first = files[0]
+    calls = tuple(c for file in files for c in file.calls if _is_placed(c))
+    return RecordedProcess(first.host, first.pid, first.rank, calls)
 
 
 def has_recordings_alone(db: Path, run: str) -> bool:

@@ -1,9 +1,9 @@
 """Recorded calls for Perfetto and chrome://tracing: a process of the viewer for each rank, a track
 for each communicator.
 
-A call with a GPU time is a slice. Its kernel runs after the host's call and behind the call before
-it on the communicator: the slice begins at the later of both, which is no stamp of the GPU. A call
-without a GPU time is an instant, at the host's call.
+A call with a GPU time is a slice, on the GPU's clock, shifted so that no slice of the process
+begins before the host's call, and one of them with it. A call without a GPU time is an instant, at
+the host's call.
 source  Trace Event Format (Google): phases M, X and i; times in µs
 """
 
@@ -31,7 +31,7 @@ def export_recorded(
     most    calls at most, the longest; None: as many as viewers open well
     raises  InputError for a file that cannot be written
     """
-    timed = [c for process in processes for c in process.calls if c.start_ns and c.duration_ns]
+    timed = [c for process in processes for c in process.calls if _is_slice(c)]
     placed = sum(c.start_ns is not None for process in processes for c in process.calls)
     limit = _MOST if most is None else most
     least = 0
@@ -49,8 +49,8 @@ def export_recorded(
     )
     return (
         f"{output}: {count(slices, 'call')} with a GPU time as slices, {instants:,} without as"
-        f" instants, {written}. A slice begins at the host's call, or where the slice before ends:"
-        f" the GPU's own start is not stored.{rest}"
+        f" instants, {written}. Slices have the GPU's clock, shifted so that none begins before the"
+        f" host's call.{rest}"
     )
 
 
@@ -72,19 +72,28 @@ def recorded_events(processes: Sequence[RecordedProcess], least_ns: int = 0) -> 
         yield _meta("process_sort_index", pid, 0, {"sort_index": pid})
         for (group, rank), tid in tracks.items():
             yield _meta("thread_name", pid, tid, {"name": f"{group}, rank {rank}"})
-        ended = dict.fromkeys(tracks.values(), 0)
+        shift = min(
+            (_begin(c) - (c.start_ns or 0) for c in process.calls if _is_slice(c)), default=0
+        )
         for call in process.calls:
             if call.start_ns is None:
                 continue
             tid = tracks[call.collective.group, call.group_rank]
-            begin = max(call.start_ns - first, ended[tid])
-            if call.duration_ns:
-                ended[tid] = begin + call.duration_ns
-                if call.duration_ns >= least_ns:
-                    yield {"ph": "X", "dur": call.duration_ns / 1000, **_of(call, pid, tid, begin)}
-            elif not least_ns:
-                instant = call.start_ns - first
-                yield {"ph": "i", "s": "t", **_of(call, pid, tid, instant)}
+            if not _is_slice(call):
+                if not least_ns:
+                    yield {"ph": "i", "s": "t", **_of(call, pid, tid, call.start_ns - first)}
+            elif (took := call.kernel_ns or 0) >= least_ns:
+                begin = _begin(call) - shift - first
+                yield {"ph": "X", "dur": took / 1000, **_of(call, pid, tid, begin)}
+
+
+def _is_slice(call: RecordedCall) -> bool:
+    return bool(call.start_ns and call.kernel_ns and call.kernel_end_ns is not None)
+
+
+def _begin(call: RecordedCall) -> int:
+    """On the GPU's clock."""
+    return (call.kernel_end_ns or 0) - (call.kernel_ns or 0)
 
 
 def _title(process: RecordedProcess) -> str:
