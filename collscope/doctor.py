@@ -25,12 +25,15 @@ import collscope
 from collscope.gpu_vendors import LIBRARIES, VENDORS, Library
 from collscope.programs import (
     INSTALL_MPI,
+    KERNEL_FAULTS,
     Answer,
     ask,
+    has_unseen_kernels,
     installed_recorder,
     installed_replayer,
     launchers,
     mpi_version,
+    profiler_interface,
 )
 from collscope.writing import folded
 
@@ -77,6 +80,7 @@ def diagnose(db: Path = Path("collscope.db")) -> tuple[Check, ...]:
     with ThreadPoolExecutor() as pool:
         libraries = [pool.submit(_check_library, library) for library in LIBRARIES]
         launchers_found = pool.submit(_check_launchers)
+        of_libraries = [check for future in libraries for check in future.result()]
         checks = [
             _check_python(),
             _check_collscope(),
@@ -86,10 +90,10 @@ def diagnose(db: Path = Path("collscope.db")) -> tuple[Check, ...]:
             *(_check_package(package, use) for package, use in LATER_PACKAGES),
             _check_writable(db),
             *launchers_found.result(),
-            *(check for future in libraries for check in future.result()),
+            *of_libraries,
             *map(_check_program, ("rocm-smi", "nvidia-smi")),
             _check_replayer(),
-            _check_recorder(),
+            _check_recorder(of_libraries),
         ]
     return tuple(checks)
 
@@ -230,15 +234,51 @@ def _check_replayer() -> Check:
     return Check("replayer", True, f"{answer.stdout.strip()} ({path})")
 
 
-def _check_recorder() -> Check:
-    """The profiler plugin of `collscope record --level`; it is not loaded."""
+def _check_recorder(libraries: Sequence[Check]) -> Check:
+    """The profiler plugin of `collscope record --level`, and which libraries take it.
+
+    It is not loaded.
+    libraries  checks of those that were found
+    """
     try:
         path = installed_recorder()
     except ImportError:  # reported with the native modules
         path = None
     if path is None:
         return Check("recorder", False, "not part of this installation", _REINSTALL)
-    return Check("recorder", True, str(path))
+    found = [
+        taken_by(check.name, check.detail.split()[0])
+        for check in libraries
+        if check.found and check.name in {vendor.collectives.name for vendor in VENDORS}
+    ]
+    takes = (
+        "; ".join(found) or "no NCCL or RCCL found here: whether the job's takes it is not known"
+    )
+    return Check("recorder", True, f"{path} ({takes})")
+
+
+def collective_libraries() -> tuple[tuple[str, str], ...]:
+    """NCCL and RCCL where this Python and the loader find them, each with its version."""
+    with ThreadPoolExecutor() as pool:
+        checks = pool.map(_check_library, (vendor.collectives for vendor in VENDORS))
+    return tuple((c.name, c.detail.split()[0]) for of in checks for c in of if c.found)
+
+
+def taken_by(library: str, version: str) -> str:
+    """Whether a library takes the recorder, in words.
+
+    >>> taken_by("NCCL", "2.28.9"), taken_by("RCCL", "2.22.3")
+    ('NCCL 2.28.9 takes it as v5', 'RCCL 2.22.3 does not take it: 2.26 on')
+    """
+    interface = profiler_interface(version)
+    if not version[:1].isdecimal():
+        return f"whether {library} takes it is not known: its version is not"
+    if interface is None:
+        return f"{library} {version} does not take it: 2.26 on"
+    fault = KERNEL_FAULTS.get(version)
+    harm = f", level calls alone: {fault}" if fault else ""
+    unseen = " (its DDA kernels pass it by)" if has_unseen_kernels(library, version) else ""
+    return f"{library} {version} takes it as v{interface}{unseen}{harm}"
 
 
 def _check_library(library: Library) -> list[Check]:

@@ -20,6 +20,11 @@ KERNEL_FAULTS = {
     "2.30.3": "NCCL 2.30.3 may crash with kernel events (NVIDIA/nccl#2112)",
     "2.31.2": "kernel events of NCCL 2.31.2 cost 4 to 13 % (NVIDIA/nccl#2355)",
 }
+# Versions of the profiler interface and the first release of NCCL, and of RCCL, that has them
+# (native/recorder/plugin_api.h).
+_INTERFACES = ((7, (2, 31)), (6, (2, 29)), (5, (2, 28)), (4, (2, 27)), (3, (2, 26)))
+# RCCL from ROCm 7.14 on runs DDA kernels, which no profiler plugin sees.
+_DDA_FROM = (2, 30)
 MICROBENCH = "collscope-microbench"
 INSTALL_MPI = "pip install 'collscope[replay]'"  # the mpich wheel
 # A GPU runtime that finds eight GPUs asleep takes seconds to count them.
@@ -76,6 +81,30 @@ def installed_recorder() -> Path | None:
 
     path = Path(native.__file__).parent / "_lib" / RECORDER
     return path if path.is_file() else None
+
+
+def profiler_interface(library_version: str) -> int | None:
+    """Version of the profiler interface that a release of NCCL or RCCL has; None: not ours.
+
+    >>> profiler_interface("2.28.9"), profiler_interface("2.25.1"), profiler_interface("?")
+    (5, None, None)
+    """
+    release = _release(library_version)
+    return next((version for version, since in _INTERFACES if release >= since), None)
+
+
+def has_unseen_kernels(library: str, library_version: str) -> bool:
+    """Whether a library has collectives that no profiler plugin sees.
+
+    >>> has_unseen_kernels("RCCL", "2.30.4"), has_unseen_kernels("NCCL", "2.30.4")
+    (True, False)
+    """
+    return library == "RCCL" and _release(library_version) >= _DDA_FROM
+
+
+def _release(version: str) -> tuple[int, int]:
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def installed_replayer() -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +24,19 @@ _NO_RECORDING = (
     "the job wrote no recording. Its library needs profiler plugins (NCCL 2.26 on), and its "
     "processes need NCCL_PROFILER_PLUGIN. Run it with --log as well: then the log is read."
 )
-_LOG_KEPT = "The log was not read, as the recordings hold the same calls."
+_OTHER_PLUGIN = (
+    "A process loads one plugin, so the job keeps it and its calls are logged. To have both, run"
+    " the job twice, once with that variable and once without."
+)
+_DDA = (
+    "its DDA kernels pass profiler plugins by, so that calls and shares are lower bounds. The log"
+    " is written too (--no-log: not); RCCL_DDA_ENABLE=0 turns them off."
+)
+_LOGGED = "The log is written too."
+_LOG_KEPT = (
+    "The log was not read: the recordings hold the calls that a profiler plugin sees, with their"
+    " GPU times. For the log's calls: collscope ingest log {} --run NAME."
+)
 _LOG_READ = "No process wrote a recording: the log was read instead."
 _NO_LOG = (
     "Does it use NCCL or RCCL, and do its processes get NCCL_DEBUG_FILE? While NCCL_LOG_PLUGIN "
@@ -54,9 +67,13 @@ def record(
         ),
     ] = None,
     log: Annotated[
-        bool,
-        typer.Option("--log", help="With --level: write the log too, in case no recording comes."),
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--log/--no-log",
+            help="With --level: write the log too, in case no recording comes. Default: where the "
+            "library needs it.",
+        ),
+    ] = None,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -94,7 +111,7 @@ def record(
         tell(f"collscope: {note}")
     read = chosen / RECORDINGS if recorded.recordings else chosen
     if options.recorder and options.log:
-        tell(f"collscope: {_LOG_KEPT if recorded.recordings else _LOG_READ}")
+        tell(f"collscope: {_LOG_KEPT.format(chosen) if recorded.recordings else _LOG_READ}")
     try:
         results = summarise(
             lambda: commands.ingest_auto([str(read)], db, run, Reading(progress())), strict=False
@@ -112,7 +129,9 @@ def record(
     raise typer.Exit(recorded.exit_code)
 
 
-def _options(level: str | None, log: bool, kernel_trace: bool, inspector: bool) -> RecordOptions:
+def _options(
+    level: str | None, log: bool | None, kernel_trace: bool, inspector: bool
+) -> RecordOptions:
     """What to record; the log where this installation has no recorder.
 
     raises  UsageError for another level, or with another plugin of the same kind
@@ -132,7 +151,33 @@ def _options(level: str | None, log: bool, kernel_trace: bool, inspector: bool) 
     plugin = installed_recorder()
     if plugin is None:
         tell(f"collscope: {_NO_PLUGIN}")
-    return RecordOptions(kernel_trace, False, plugin, level, log or kernel_trace or plugin is None)
+    other = os.environ.get("NCCL_PROFILER_PLUGIN")
+    if plugin is not None and other not in (None, str(plugin)):
+        tell(f"collscope: NCCL_PROFILER_PLUGIN is {other}. {_OTHER_PLUGIN}")
+        plugin = None
+    needed = plugin is None or kernel_trace or _needs_log(level)
+    return RecordOptions(kernel_trace, False, plugin, level, needed if log is None else log)
+
+
+def _needs_log(level: str) -> bool:
+    """Whether the library at hand calls less than all of the recorder; says why, and its faults."""
+    from collscope.doctor import collective_libraries
+    from collscope.programs import KERNEL_FAULTS, has_unseen_kernels, profiler_interface
+
+    found = collective_libraries()
+    for library, version in found:
+        if version in KERNEL_FAULTS and level != "calls":
+            tell(f"collscope: {KERNEL_FAULTS[version]}. Record with --level calls.")
+        if has_unseen_kernels(library, version):
+            tell(f"collscope: {library} {version}: {_DDA}")
+    too_old = [
+        f"{library} {version}" for library, version in found if profiler_interface(version) is None
+    ]
+    if found and len(too_old) == len(found):
+        tell(
+            f"collscope: {', '.join(too_old)} has no profiler interface for the recorder. {_LOGGED}"
+        )
+    return len(too_old) == len(found) > 0 or any(has_unseen_kernels(*one) for one in found)
 
 
 def _held(db: Path, run: str) -> bool:

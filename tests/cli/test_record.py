@@ -11,6 +11,8 @@ import pytest
 from command import collscope, rows
 from inputs import ROOT
 
+from collscope import doctor
+from collscope.cli.record import _options
 from collscope.ingest.record import RecordOptions, environment
 from collscope.programs import installed_recorder
 
@@ -206,3 +208,43 @@ def test_levels_that_record_nothing_are_refused(
     tmp_path: Path, job: Path, words: list[str]
 ) -> None:
     assert run(*command(tmp_path, job, *words), "0").returncode == 2
+
+
+def test_another_plugin_of_the_job_is_kept_and_the_log_is_read(
+    tmp_path: Path, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if installed_recorder() is None:
+        pytest.skip("the recorder was not built")
+    monkeypatch.setenv("NCCL_PROFILER_PLUGIN", "inspector")
+    done = run(*command(tmp_path, job, "--level", "all"), "0")
+    assert "NCCL_PROFILER_PLUGIN is inspector. A process loads one plugin" in done.stderr
+    assert "run the job twice" in done.stderr
+    assert rows(tmp_path / "a.db", "SELECT op, count FROM calls") == [("AllReduce", 1024)] * 2
+
+
+@pytest.mark.parametrize(
+    ("library", "words", "logged"),
+    [
+        (("NCCL", "2.28.9"), [], False),
+        (("NCCL", "2.30.3"), ["NCCL 2.30.3 may crash", "--level calls"], False),
+        (("NCCL", "2.19.3"), ["NCCL 2.19.3 has no profiler interface"], True),
+        (("RCCL", "2.30.4"), ["RCCL_DDA_ENABLE=0", "lower bounds"], True),
+    ],
+)
+def test_what_the_library_at_hand_does_with_the_recorder(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    library: tuple[str, str],
+    words: list[str],
+    logged: bool,
+) -> None:
+    if installed_recorder() is None:
+        pytest.skip("the recorder was not built")
+    monkeypatch.setattr(doctor, "collective_libraries", lambda: (library,))
+    monkeypatch.delenv("NCCL_PROFILER_PLUGIN", raising=False)
+    options = _options("sampled", None, kernel_trace=False, inspector=False)
+    said = capsys.readouterr().err
+    assert [word for word in words if word not in said] == []
+    assert bool(said) is bool(words)
+    assert (options.log, options.recorder) == (logged, installed_recorder())
+    assert _options("calls", False, kernel_trace=False, inspector=False).log is False
