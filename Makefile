@@ -126,6 +126,7 @@ fuzz-readers: $(STAMP)
 
 torture: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python tests/torture/torture.py
+	PYTHONPATH=tests $(BIN)/python tests/torture/recorder_kills.py
 
 integers: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python tests/large_integers.py

@@ -3,6 +3,7 @@
 `player(...)` starts it; each line that it is sent is a JSON object and one of:
 
     {"calls": 5, "op": "AllReduce", "took_ns": 20000}   a communicator, its calls, and its end
+    {"calls": 99, "ledger": "FILE"}                     the same; FILE gets the end of each call
     {"mask": 4867}                                      what the RAS service writes
 
 The answer is the library's mask, once everything is in the file: the recorder waits for that where
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_size_t, c_uint8, c_uint64, c_void_p
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from collscope.programs import installed_recorder
@@ -78,12 +80,16 @@ class Player:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
-    def ask(self, **what: object) -> int:
-        """Send a line; the library's mask once it is done."""
+    def tell(self, **what: object) -> None:
+        """Send a line."""
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(what) + "\n")
         self.process.stdin.flush()
+
+    def ask(self, **what: object) -> int:
+        """Send a line; the library's mask once it is done."""
+        assert self.process.stdout is not None
+        self.tell(**what)
         return int(self.process.stdout.readline())
 
     def end(self) -> None:
@@ -159,7 +165,9 @@ class _Rank:
                 self.plugin.state(kernel, _KERNEL_STOP, byref(c_uint64(behind + took_ns)))
         self.numbers[op] = self.numbers.get(op, 0) + 1
 
-    def calls(self, calls: int, op: str = "AllReduce", took_ns: int = 20_000) -> None:
+    def calls(
+        self, calls: int, op: str = "AllReduce", took_ns: int = 20_000, ledger: str | None = None
+    ) -> None:
         override = self.mask.value
         self.plugin.init(
             byref(self.context), int(GROUP, 16), byref(self.mask), b"world", 1, self.nranks,
@@ -167,8 +175,11 @@ class _Rank:
         )  # fmt: skip
         if self.overridden:  # NCCL 2.31 puts the RAS service's mask back
             self.mask.value = override
-        for _ in range(calls):
+        # Monotonic ns, in 8 bytes each: what stands in memory is there whatever ends the process.
+        ends = np.memmap(ledger, np.int64, "r+") if ledger else np.empty(calls, np.int64)
+        for number in range(calls):
             self.call(op, took_ns)
+            ends[number] = time.monotonic_ns()
         self.plugin.finalize(self.context)
 
 

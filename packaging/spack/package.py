@@ -22,6 +22,7 @@ class PyCollscope(PythonPackage):
     depends_on("mpi", type=("build", "link", "run"))  # the site's own, for replay, tune and bench
     depends_on("python@3.10:", type=("build", "link", "run"))
     depends_on("py-typer@0.29", type=("build", "run"))
+    depends_on("py-rich@13:", type=("build", "run"))
     depends_on("py-nanoarrow@0.6:", type=("build", "run"))
     depends_on("py-numpy@1.26:", type=("build", "run"))
     depends_on("py-msgspec@0.19:", type=("build", "run"))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("fcntl")
 
 from disturb import build, compiler
 from judge import disturbed_problems, state_of
+from recorder_kills import judged, kill_after
 from scenarios import DB, SCENARIOS
 from torture import Disturbance, Rig
 
@@ -52,3 +55,15 @@ def test_the_judge_sees_lost_rows_and_half_an_answer(rig: Rig, tmp_path: Path) -
     now = state_of(scenario, tmp_path)
     (lost, *_) = disturbed_problems(scenario, baseline, baseline.first, now)
     assert lost.startswith("lost: ")
+
+
+def test_a_killed_rank_leaves_all_its_old_calls(tmp_path: Path) -> None:
+    killed = kill_after(0.15, tmp_path)
+    assert killed.problems == ()
+    assert 0 < killed.old <= killed.timed
+    # Its judge sees calls that lack, and those that nobody made.
+    now = time.monotonic_ns()
+    more = judged(tmp_path, np.full(killed.made + 50, now - 10**9), now)
+    assert "old calls not read" in more.problems[0]
+    fewer = judged(tmp_path, np.full(killed.made // 2, now), now)
+    assert "was not made" in fewer.problems[0]
