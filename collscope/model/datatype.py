@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import lru_cache
 
 import msgspec
 
@@ -91,6 +92,7 @@ def datatype_of(code: int) -> Datatype:
     return _BY_CODE.get(code, Datatype.UNKNOWN)
 
 
+@lru_cache(maxsize=1024)
 def parse_datatype(name: str) -> Datatype:
     """Element type by a name of the API, a benchmark or a person; else `Datatype.UNKNOWN`.
 

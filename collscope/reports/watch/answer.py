@@ -18,7 +18,7 @@ from collscope.hang.records import Counts, Evidence, RankEvidence, Verdict
 from collscope.hang.service import BETWEEN_S
 from collscope.match.rows import class_key
 from collscope.model import CollectiveClass, Op, bus_bandwidth
-from collscope.model.trace import RecordedCall
+from collscope.model.trace import RecordedCall, TraceCollective
 from collscope.parsers.recorders.own_recorder import Fresh, GrowingProcess
 from collscope.roofline.workload import Workload
 from collscope.timeline.tolerances import (
@@ -118,6 +118,7 @@ class Watch:
         self._roofs = roofs
         self._processes: dict[str, GrowingProcess] = {}
         self._classes: dict[tuple[str, CollectiveClass], _Class] = {}
+        self._known: dict[TraceCollective, _Class] = {}
         self._process_of: dict[_Rank, str] = {}
         self._sizes: dict[str, int | None] = {}
         self._counts: dict[str, dict[int, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
@@ -208,9 +209,11 @@ class Watch:
             self._lateness[group].append((first, took[rest[0]] - took[first]))
 
     def _class(self, call: RecordedCall) -> _Class:
-        group = call.collective.group or ""
-        key = group, class_key(call.collective, call.collective.group_size)
-        return self._classes.setdefault(key, _Class())
+        what = call.collective
+        if (known := self._known.get(what)) is None:
+            key = what.group or "", class_key(what, what.group_size)
+            known = self._known[what] = self._classes.setdefault(key, _Class())
+        return known
 
     def _unsound(self, group: str) -> bool:
         return any(group in known.unsound for known in self._processes.values())
