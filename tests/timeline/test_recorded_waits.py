@@ -17,6 +17,7 @@ from collscope.match.recorded_parts import join_recorded_parts
 from collscope.match.recordings import recorded_groups
 from collscope.model import Op
 from collscope.model.trace import KERNEL_GPU, RecordedCall, RecordedCalls, TraceCollective
+from collscope.reports.waiting.drift import change_points
 from collscope.timeline.recorded_waits import recorded_waits
 
 if TYPE_CHECKING:
@@ -259,3 +260,60 @@ def test_a_range_holds_the_share_of_all_calls(tmp_path: Path, drift: float) -> N
         assert share["low"] < share["percent"] < share["high"]
         held += share["low"] <= truth <= share["high"]
     assert held >= 11
+
+
+def stepped(tmp_path: Path, lasts_us: Sequence[int]) -> dict[str, Any]:
+    """Report of two ranks whose calls take so long."""
+    for rank in (0, 1):
+        lines = [json.dumps(record(rank, seq, us)) for seq, us in enumerate(lasts_us)]
+        (tmp_path / f"{rank}.log").write_text("\n".join(lines))
+    db = tmp_path / "a.db"
+    assert collscope("ingest", "auto", *tmp_path.glob("*.log"), "--db", db).code == 0
+    page = collscope("report", "--db", db, "-o", tmp_path / "a.html")
+    assert page.code == 0
+    assert "Bandwidth over the run" in (tmp_path / "a.html").read_text()
+    report = json.loads(collscope("report", "--db", db, "--format", "json").out)
+    assert isinstance(report, dict)
+    return report
+
+
+def test_a_class_that_becomes_slower_is_found_where_it_does(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    lasts = [round(rng.gauss(100 if k < 130 else 140, 6)) for k in range(300)]
+    report = stepped(tmp_path, lasts)
+    ((row),) = report["timeline"]["drift"]
+    first, second = row["segments"]
+    assert (first["first_seq"], second["last_seq"]) == (0, 299)
+    assert abs(second["first_seq"] - 130) <= 2
+    assert first["transfer_ns"] == pytest.approx(100_000, rel=0.02)
+    assert second["transfer_ns"] == pytest.approx(140_000, rel=0.02)
+    size, nranks = 1 << 20, 2  # AllReduce: 2 (n - 1) / n
+    assert first["busbw_gbps"] == pytest.approx(
+        size * 2 * (nranks - 1) / nranks / 100_000, rel=0.02
+    )
+    (found,) = [f for f in report["findings"] if f["code"] == "slower_in_run"]
+    assert found["title"] == "1 class became slower during the run"
+
+
+def test_scatter_and_small_changes_are_no_change(tmp_path: Path) -> None:
+    rng = random.Random(2)
+    lasts = [round(rng.gauss(1000 if k < 130 else 1030, 60)) for k in range(300)]
+    report = stepped(tmp_path, lasts)
+    assert [len(row["segments"]) for row in report["timeline"]["drift"]] == [1]
+    assert not [f for f in report["findings"] if f["code"] == "slower_in_run"]
+
+
+@pytest.mark.parametrize("places", [(50,), (40, 120), (60, 120, 180)])
+def test_changes_are_found_again_in_each_part(places: tuple[int, ...]) -> None:
+    rng = random.Random(3)
+    level = [100.0, 150.0, 90.0, 160.0]
+    values = [rng.gauss(level[sum(k >= p for p in places)], 5) for k in range(240)]
+    found = change_points(values)
+    assert len(found) == len(places)
+    assert all(abs(a - b) <= 3 for a, b in zip(found, places, strict=True))
+
+
+def test_chance_changes_nothing() -> None:
+    rng = random.Random(4)
+    series = [[rng.lognormvariate(0, 0.5) for _ in range(200)] for _ in range(300)]
+    assert not any(change_points(values) for values in series)

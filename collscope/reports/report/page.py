@@ -17,6 +17,7 @@ from collscope.reports.rendering.share_words import denominator, percent_words, 
 from collscope.reports.report.answer import Report
 from collscope.reports.report.text import measured_only, no_sizes
 from collscope.reports.verdict.page import cards
+from collscope.reports.waiting.drift_page import drift_figure
 from collscope.reports.waiting.first_lines_text import traced_ranks, traced_share
 from collscope.reports.waiting.late_ranks_text import (
     in_time,
@@ -42,6 +43,7 @@ def report_extras(report: Report, connection: sqlite3.Connection) -> Extras:
         _timeline_title(report): (
             make_strip(traced.kernels, names) if len(traced.kernels) else None,
             lateness_figure(traced), *wait_figures(traced, names),
+            drift_figure(report, connection),
         ),
         "Efficiency and gain": (bars_figure(report), *curve_figures(report)),
         "Message sizes": (sizes_figure(report),),
