@@ -16,6 +16,7 @@ from collscope.reports.rendering.page import Extras, Fact
 from collscope.reports.rendering.share_words import denominator, percent_words, range_words
 from collscope.reports.report.answer import Report
 from collscope.reports.report.text import measured_only, no_sizes
+from collscope.reports.share.recorded_text import percent_of_wall
 from collscope.reports.verdict.page import cards
 from collscope.reports.waiting.drift_page import drift_figure
 from collscope.reports.waiting.first_lines_text import traced_ranks, traced_share
@@ -93,8 +94,7 @@ def _share(report: Report) -> Fact:
                     "Findings")  # fmt: skip
     recorded = report.recorded_share
     if not shares and recorded is not None:
-        least = "at least " * bool(recorded.untimed_calls)
-        return Fact("Share of the wall time in collectives", f"{least}{recorded.percent:.1f} %",
+        return Fact("Share of the wall time in collectives", percent_of_wall(recorded).rstrip(","),
                     f"by the GPU times of {recorded.timed_calls} of "
                     f"{count(recorded.calls, 'recorded call')}", "Share of GPU time",
                     query(report.header.run, origin("recorded_windows")))  # fmt: skip
