@@ -17,6 +17,7 @@ from collscope.match.recorded_parts import join_recorded_parts
 from collscope.match.recordings import recorded_groups
 from collscope.model import Op
 from collscope.model.trace import KERNEL_GPU, RecordedCall, RecordedCalls, TraceCollective
+from collscope.parsers.recorders.own_recorder import parse
 from collscope.reports.waiting.drift import change_points
 from collscope.timeline.recorded_waits import recorded_waits
 
@@ -327,3 +328,16 @@ def test_chance_changes_nothing() -> None:
     rng = random.Random(4)
     series = [[rng.lognormvariate(0, 0.5) for _ in range(200)] for _ in range(300)]
     assert not any(change_points(values) for values in series)
+
+
+def test_algorithms_of_recorded_calls(samples: Path, tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    recordings = sorted((samples / "recorders").glob("*.collrec"))
+    assert collscope("ingest", "auto", *recordings, "--db", db).code == 0
+    with closing(sqlite3.connect(db)) as connection:
+        query = "SELECT DISTINCT algorithm, protocol, channels FROM calls WHERE op = 'AllReduce'"
+        found = connection.execute(query).fetchall()
+    calls = [parse(path.read_bytes(), path.name).calls[0] for path in recordings]
+    first = calls[0].collective
+    assert found == [(first.algorithm, first.protocol, calls[0].channels)]
+    assert None not in found[0]
