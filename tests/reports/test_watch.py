@@ -112,6 +112,24 @@ def test_when_nothing_moves_the_missing_ranks_are_named(tmp_path: Path) -> None:
     assert (seen.at(60.0).ended, seen.at(60.0).still_s) == (3, None)
 
 
+def test_a_rank_that_never_called_is_missing(tmp_path: Path) -> None:
+    seen = Seen(tmp_path)
+    with (
+        player(tmp_path, 0, 3) as first,
+        player(tmp_path, 1, 3) as second,
+        player(tmp_path, 2, 3) as third,
+    ):
+        first.ask(calls=1)
+        second.ask(calls=1)
+        third.ask(calls=0)
+        seen.at(0.0)
+        still = seen.at(9.0)
+    (missing,) = still.missing
+    assert (missing.op, missing.number, missing.ranks) == ("AllReduce", 1, (2,))
+    assert still.verdict is not None
+    assert [who.rank for who in still.verdict.who] == [2]
+
+
 def test_without_the_files_of_all_ranks_nobody_is_named(tmp_path: Path) -> None:
     seen = Seen(tmp_path)
     with player(tmp_path, 0) as rank:
