@@ -17,14 +17,19 @@ from collscope.cli.values import complete_run
 from collscope.cli.watch import until_ended
 from collscope.errors import UsageError
 from collscope.ingest.progress import Reading
-from collscope.units import count, parse_seconds
+from collscope.units import count, count_of, parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from collscope.ingest.attach import Recorders
+    from collscope.reports.watch.follow import Followed
 
 _SETTLE_S = 2.0  # the recorder reads its control file once a second, and writes every 10 ms
+_SILENT = (
+    "The rest ended before, made no call, launched graphs alone, or did not get the change: the"
+    " service sends it on and hears of no answer."
+)
 _GRAPHS = (
     "CUDA graphs that were captured before keep the mask of their capture: their launches are not"
     " recorded until they are captured again."
@@ -60,11 +65,15 @@ def attach(
     """
     from collscope.ingest import commands
     from collscope.ingest.attach import NotDisarmedError, armed, recorders_in
+    from collscope.reports.watch.follow import Followed
 
     seconds = parse_seconds(duration)
     found = recorders_in(folder)
     name = run or time.strftime("attach-%Y%m%d-%H%M%S")
     arm, disarm, by_hand = _control(where, found) if os.sep in where else _service(where, found)
+    followed = Followed(folder)
+    if found.levels == {"off"}:  # its files are small
+        _recording(followed)
     failed: NotDisarmedError | None = None
     with until_ended() as ended:
         try:
@@ -80,12 +89,19 @@ def attach(
         except NotDisarmedError as error:
             failed = error
     time.sleep(_SETTLE_S)
+    if found.levels == {"off"} and (few := _recording(followed)) < found.processes:
+        tell(f"collscope: {count_of(few, found.processes, 'recorder')} recorded a call. {_SILENT}")
     summarise(
         lambda: commands.ingest_auto([str(folder)], db, name, Reading(progress())), strict=False
     )
     print_report(db, name)
     if failed is not None:
         raise failed
+
+
+def _recording(followed: Followed) -> int:
+    """Processes that recorded a call since the last look."""
+    return len({process for process, _, fresh in followed.poll() if fresh.launched})
 
 
 _Ways = tuple["Callable[[], None]", "Callable[[], None]", str]

@@ -88,8 +88,20 @@ def test_an_armed_job_is_recorded_disarmed_and_reported(tmp_path: Path) -> None:
     assert job.masks == [CALL_EVENTS | KERNEL_EVENTS, 0]
     assert "CUDA graphs that were captured before keep the mask" in done.err
     assert "collscope report, run x" in done.out
+    assert "recorded a call" not in done.err
     # Of the 3 before, the 4 armed and the 6 after: the 4, with their GPU times.
     assert rows(tmp_path / "a.db", "SELECT op, count(*) FROM calls") == [("AllReduce", 4)]
+
+
+def test_processes_that_record_nothing_are_counted(tmp_path: Path) -> None:
+    with player(tmp_path, 0, level="off") as rank, player(tmp_path, 1, level="off") as other:
+        rank.ask(calls=1)
+        other.ask(calls=1)
+        job = Job(rank)
+        with service(job.on_mask) as address:
+            done = collscope("attach", address, tmp_path, "--for", "0.1", "--db", tmp_path / "a.db")
+    assert "2 recorders of" in done.err
+    assert "1 of 2 recorders recorded a call" in done.err
 
 
 def test_ctrl_c_disarms(tmp_path: Path) -> None:
