@@ -185,8 +185,10 @@ class Effect(msgspec.Struct, frozen=True):
         return replace(self, log_ratio=-self.log_ratio).p_slower()
 
 
-def effects(pairs: Sequence[tuple[Samples, Samples]]) -> list[Effect]:
+def effects(pairs: Sequence[tuple[Samples, Samples]], *, in_graphs: bool = False) -> list[Effect]:
     """Effect of each class, from its samples with the first and with the second label.
+
+    in_graphs  the calls are launched by graphs: the host's noise does not reach paired rounds
 
     Where both have three rounds or more in common, the rounds are the units and are compared pair
     by pair, which takes slow drift out. Else the two are compared as groups, of rounds where each
@@ -201,7 +203,9 @@ def effects(pairs: Sequence[tuple[Samples, Samples]]) -> list[Effect]:
     known = [e.error**2 for e in raw if e.error is not None and e.freedom >= 1]
     common = median(known) if len(known) >= _POOL_FROM else 0.0
     return [
-        _with_assumed(_with_prior(e, common, _paired_host_noise(e, *pair)), *pair)
+        _with_assumed(
+            _with_prior(e, common, 0.0 if in_graphs else _paired_host_noise(e, *pair)), *pair
+        )
         for e, pair in zip(raw, pairs, strict=True)
     ]
 

@@ -578,12 +578,17 @@ def row_fields(row: Row, common: dict[str, object]) -> list[object]:
     return ["" if known.get(name) is None else known[name] for name in COLUMNS]
 
 
+def state_of(path: Path) -> Path:
+    """The file beside a CSV with what is going on."""
+    return path.with_name(path.name + ".state")
+
+
 class _Journal:
     """The CSV, and beside it what was going on when a process ended."""
 
     def __init__(self, path: Path, common: dict[str, object]) -> None:
         self._path, self._common = path, common
-        self._state = path.with_name(path.name + ".state")
+        self._state = state_of(path)
 
     def begin(self, head: Sequence[str], *, restarted: bool) -> dict[str, Any]:
         """What is known from before torchrun's restart: points that are done, backends left out."""
@@ -649,8 +654,7 @@ class _Bench:
 
     def measure(self, points: Sequence[Point], made: dict[str, Backend], head: list[str]) -> None:
         """Every point that is not done yet."""
-        restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-        state = self._journal.begin(head, restarted=restarted) if self._journal else None
+        state = self._journal.begin(head, restarted=_restarted()) if self._journal else None
         self._state = self._job.ranks.first(state)
         self._bury(points)
         for place, point in enumerate(points):
@@ -793,12 +797,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     local, here = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
     if not options.multimem:
         os.environ.update(_MULTICAST_OFF)
+    _require_progress(options.csv)
     torch = importlib.import_module("torch")
     on_gpu = options.device == "cuda"
+    if on_gpu and not torch.cuda.is_available():
+        raise SystemExit("backends_worker: PyTorch sees no GPU here")
     if on_gpu and torch.cuda.device_count() < here:
         os.environ["TORCH_SYMM_MEM_ALLOW_OVERLAPPING_DEVICES"] = "1"
     machine = _Gpu(torch, local) if on_gpu else _Processor(torch)
-    torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
+    _connect(torch.distributed, "cpu:gloo,cuda:nccl" if on_gpu else "gloo")
     ranks = _Ranks(torch, options.timeout)
     job = Job(torch, ranks, machine, {})
     library = _library(job)
@@ -829,6 +836,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ranks.barrier()
     sys.stdout.flush()
     os._exit(0)  # a library that was refused half-way may not come to its end
+
+
+def _require_progress(csv_path: Path) -> None:
+    """End where torchrun starts the ranks again although nothing was begun."""
+    state = state_of(csv_path)
+    if _restarted() and not state.exists():
+        raise SystemExit(0)
+    if not _restarted() and os.environ["RANK"] == "0":
+        state.unlink(missing_ok=True)  # of an earlier measurement
+
+
+def _restarted() -> bool:
+    return _starts() > 0
+
+
+def _starts() -> int:
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+def _connect(dist: Any, backends: str) -> None:  # noqa: ANN401
+    """Join the ranks. Without names of its own a start finds the addresses of the one before it."""
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    of_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = dist.TCPStore(*address, world, is_master=rank == 0 and not of_agent)
+    store = dist.PrefixStore(f"start {_starts()}", store)
+    dist.init_process_group(backends, store=store, rank=rank, world_size=world)
 
 
 def _shared(torch: Any, here: int, on_gpu: bool) -> bool:  # noqa: ANN401
