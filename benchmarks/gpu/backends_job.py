@@ -113,7 +113,8 @@ def main() -> None:
     layers, rows = weights(), []
     for batch in batches:
         x = torch.randn(batch, HIDDEN, device="cuda", dtype=torch.bfloat16)
-        graphs = {name: step_graph(layers, x, how) for name, how in reducers(batch, group).items()}
+        kept = reducers(batch, group)  # their memory must outlive the graphs
+        graphs = {name: step_graph(layers, x, how) for name, how in kept.items()}
         names = list(graphs)
         for turn in range(ROUNDS):
             for place in range(len(names)):

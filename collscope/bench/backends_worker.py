@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import ctypes
 import functools
 import importlib
 import io
@@ -55,6 +56,7 @@ _MULTICAST_OFF = {
     "NVSHMEM_DISABLE_NVLS": "1",
     "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
 }
+_SYMMETRIC_WINDOW = 1  # NCCL_WIN_COLL_SYMMETRIC of nccl.h
 _RESTART = 75  # exit status of a rank whose backend hangs: torchrun starts all ranks again
 _LINE = 300  # characters of a message
 
@@ -262,15 +264,43 @@ def library_call(job: Job, point: Point) -> Prepared:
 
 
 def window(job: Job, point: Point) -> Prepared:
-    """NCCL, on memory that is registered as a symmetric window (torch 2.9, NCCL 2.27 and later)."""
-    torch, dist = job.torch, job.torch.distributed
-    nccl = dist.group.WORLD._get_backend(job.machine.device)
-    pool = torch.cuda.MemPool(nccl.mem_allocator)
-    with torch.cuda.use_mem_pool(pool):
-        data = job.empty(point)
-    nccl.register_mem_pool(pool, symm=True)
-    job.opened.setdefault("pools", []).append(pool)  # they must outlive their memory
+    """NCCL, on memory that is registered as a symmetric window.
+
+    source  ncclMemAlloc, ncclCommWindowRegister of nccl.h (NCCL 2.27 and later). Torch's own
+            allocator for this needs multicast, which NCCL does not.
+    """
+    library = _nccl()
+    if not hasattr(library, "ncclCommWindowRegister"):
+        raise RefusedError("this NCCL has no ncclCommWindowRegister: 2.27 and later have it")
+    group = job.torch.distributed.group.WORLD._get_backend(job.machine.device)
+    itemsize = job.torch.empty(0, dtype=job.dtype(point)).element_size()
+    size = job.count(point) * int(itemsize)
+    memory, found = ctypes.c_void_p(), ctypes.c_void_p()
+    _require(library.ncclMemAlloc(ctypes.byref(memory), ctypes.c_size_t(size)), "ncclMemAlloc")
+    status = library.ncclCommWindowRegister(
+        ctypes.c_void_p(group._comm_ptr()), memory, ctypes.c_size_t(size), ctypes.byref(found),
+        _SYMMETRIC_WINDOW,
+    )  # fmt: skip
+    _require(status, "ncclCommWindowRegister")
+    if not found.value:
+        raise RefusedError("NCCL registers no window here")
+    data = job.torch.as_tensor(_Memory(memory.value or 0, size), device=job.machine.device)
+    data = data.view(job.dtype(point))
     return Prepared(data, functools.partial(_reduced, job, data), _library(job), in_place=True)
+
+
+class _Memory:
+    """Bytes on the GPU that torch takes without a copy; they stay until the process ends."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.__cuda_array_interface__ = {
+            "data": (address, False), "shape": (size,), "typestr": "|u1", "version": 2,
+        }  # fmt: skip
+
+
+def _require(status: int, function: str) -> None:
+    if status:
+        raise RefusedError(f"{function}: NCCL's error {status}")
 
 
 def _reduced(job: Job, data: Any) -> Any:  # noqa: ANN401
@@ -287,18 +317,19 @@ def _library(job: Job) -> str:
 
 def _nccl_version(job: Job) -> tuple[int, ...]:
     """Of the library that is loaded: torch's own number is that of its build."""
-    import ctypes  # noqa: PLC0415
-
     number = ctypes.c_int()
     try:
-        loaded = ctypes.CDLL(None)
-        if not hasattr(loaded, "ncclGetVersion"):
-            loaded = ctypes.CDLL("libnccl.so.2")
-        loaded.ncclGetVersion(ctypes.byref(number))
+        _nccl().ncclGetVersion(ctypes.byref(number))
     except (OSError, AttributeError):
         return tuple(job.torch.cuda.nccl.version())
     code = number.value  # 23007: 2.30.7
     return code // 10000, code % 10000 // 100, code % 100
+
+
+def _nccl() -> ctypes.CDLL:
+    """The library that this process has loaded."""
+    loaded = ctypes.CDLL(None)
+    return loaded if hasattr(loaded, "ncclGetVersion") else ctypes.CDLL("libnccl.so.2")
 
 
 def symmetric(name: str, job: Job, point: Point) -> Prepared:
