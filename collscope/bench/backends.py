@@ -10,7 +10,7 @@ import importlib.util
 import shutil
 import sqlite3
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -39,7 +39,7 @@ from collscope.replay.scratch import scratch_folder
 from collscope.replay.session import Target
 
 DEFAULT_LABEL = "backends"
-DEFAULT_ROUNDS = 15
+DEFAULT_ROUNDS = 3
 DEFAULT_TIMEOUT_S = 120.0
 _RESTARTS = 8  # of the ranks: a backend that ends them is left out by the next start
 _LIMIT = 16  # sizes of a run
@@ -69,7 +69,7 @@ class BackendsRequest(msgspec.Struct, frozen=True):
     sizes: str | None = None  # None: those of the run
     datatype: str = "bfloat16"  # of the sizes
     call_bytes: int | None = None  # of the run's AllReduces whose size is not known
-    rounds: int = DEFAULT_ROUNDS
+    rounds: int = DEFAULT_ROUNDS  # launches of the ranks
     multimem: bool = False  # NVLink multicast may be used
     backend: str = "auto"  # host: without a GPU, which times nothing that matters
     python: str | None = None  # interpreter with torch
@@ -94,7 +94,6 @@ def measure_backends(request: BackendsRequest, target: Target) -> BackendsRun:
     check_start(_WHERE, target)
     demand = stored_demand(request, target)
     plan = plan_of(request, demand)
-    python, worker = _python(request), Path(backends_worker.__file__).resolve()
     with contextlib.ExitStack() as held:
         csv = target.csv
         if csv is None:
@@ -103,9 +102,7 @@ def measure_backends(request: BackendsRequest, target: Target) -> BackendsRun:
         before = digest(csv)
         ended: Ended | None = None  # None: interrupted
         with contextlib.suppress(KeyboardInterrupt):
-            torchrun = ("-m", "torch.distributed.run", *_torchrun(plan, worker))
-            arguments = (*torchrun, *_worker(request, plan, target, str(csv)))
-            ended = run_job(Job(arguments, 1, request.environment, python), None)
+            ended = _launch_all(request, plan, target, csv)
         rows = replay_csv.parse(read_csv(csv)).measurements if digest(csv) != before else ()
         if rows:
             ingest_csvs([str(csv)], target.db, target.run)
@@ -147,32 +144,43 @@ def plan_of(request: BackendsRequest, demand: Demand | None) -> BackendsPlan:
     return run_points(demand, request.nranks, _LIMIT)
 
 
-def remote_command(request: BackendsRequest, target: Target) -> tuple[str, ...]:
-    """The command that measures on another machine, with PyTorch and a copy of the worker.
+def remote_commands(request: BackendsRequest, target: Target) -> tuple[tuple[str, ...], ...]:
+    """The commands that measure on another machine, with PyTorch and a copy of the worker.
 
     raises  UsageError, InputError for what cannot be measured
     """
     plan = plan_of(request, stored_demand(request, target))
     csv = "backends.csv" if target.csv is None else str(target.csv)
-    worker = Path(backends_worker.__file__)
-    return ("torchrun", *_torchrun(plan, worker), *_worker(request, plan, target, csv))
+    return tuple(("torchrun", *start) for start in _starts(request, plan, target, csv))
 
 
-def _torchrun(plan: BackendsPlan, worker: Path) -> tuple[str, ...]:
-    return (
-        "--standalone", "--nproc-per-node", str(plan.nranks), "--max-restarts", str(_RESTARTS),
-        str(worker),
-    )  # fmt: skip
+def _launch_all(request: BackendsRequest, plan: BackendsPlan, target: Target, csv: Path) -> Ended:
+    """Every launch; one that fails is the last."""
+    python, ended = _python(request), Ended(0)
+    for start in _starts(request, plan, target, str(csv)):
+        arguments = ("-m", "torch.distributed.run", *start)
+        ended = run_job(Job(arguments, 1, request.environment, python), None)
+        if ended.status:
+            break
+    return ended
 
 
-def _worker(
+def _starts(
     request: BackendsRequest, plan: BackendsPlan, target: Target, csv: str
-) -> tuple[str, ...]:
-    arguments = worker_arguments(
-        plan, csv, rounds=request.rounds, timeout_s=request.timeout_s,
-        label=target.label or DEFAULT_LABEL, multimem=request.multimem,
-    )  # fmt: skip
-    return (*arguments, "--device", "cpu") if request.backend == "host" else arguments
+) -> Iterator[tuple[str, ...]]:
+    """Arguments of torchrun, launch by launch."""
+    worker = str(Path(backends_worker.__file__).resolve())
+    options = {
+        "timeout": f"{request.timeout_s:g}",
+        "label": target.label or DEFAULT_LABEL,
+        "multimem": request.multimem,
+        "device": "cpu" if request.backend == "host" else "cuda",
+    }
+    for launch in range(request.rounds):
+        yield (
+            "--standalone", "--nproc-per-node", str(plan.nranks), "--max-restarts", str(_RESTARTS),
+            worker, *worker_arguments(plan, csv, launch, options),
+        )  # fmt: skip
 
 
 def _python(request: BackendsRequest) -> Path:

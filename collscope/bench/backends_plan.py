@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -102,14 +102,21 @@ def run_points(demand: Demand, nranks: int | None, limit: int) -> BackendsPlan:
 
 
 def worker_arguments(
-    plan: BackendsPlan, csv: str, *, rounds: int, timeout_s: float, label: str, multimem: bool
+    plan: BackendsPlan, csv: str, launch: int, options: Mapping[str, object]
 ) -> tuple[str, ...]:
-    """The command line of backends_worker.py."""
+    """The command line of backends_worker.py.
+
+    launch   its number; further ones add to the rows of the first
+    options  of the worker, by name; True: without a value
+    """
     points = ",".join(f"{p.size_bytes}:{p.datatype}" for p in plan.points)
-    given = {"--points": points, "--csv": csv, "--rounds": rounds, "--timeout": f"{timeout_s:g}",
-             "--label": label}  # fmt: skip
-    parts = tuple(str(part) for pair in given.items() for part in pair)
-    return (*parts, "--multimem") if multimem else parts
+    given = {"points": points, "csv": csv, "round": launch, "append": launch > 0, **options}
+    return tuple(
+        part
+        for name, value in given.items()
+        if value is not False
+        for part in ((f"--{name}",) if value is True else (f"--{name}", str(value)))
+    )
 
 
 def calls_in_steps(

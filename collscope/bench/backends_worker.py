@@ -6,10 +6,12 @@
 It needs PyTorch alone and imports nothing of collscope: copied to another machine it runs there.
 Its rows are a replay CSV (schemas/replay-csv.md) with a label for each backend.
 
-A sample is the mean time of a graph's calls on the slowest rank. Within a round the backends take
-turns, so that drift meets all of them. Before and after its samples each backend's result is
-compared with the expected sum, element by element, in a graph. A backend that cannot run leaves a
-row with the reason. One that hangs or ends the process is left out after torchrun's restart.
+A sample is the mean time of a graph's calls on the slowest rank. The backends take turns, so that
+drift meets all of them. A row holds all samples of a launch: launches differ by more than samples,
+so start it several times, with --round 1 --append and so on. Before and after its samples each
+backend's result is compared with the expected sum, element by element, in a graph. A backend that
+cannot run leaves a row with the reason. One that hangs or ends the process is left out after
+torchrun's restart, and in further launches.
 
 NVLink multicast stays off, in NCCL too, but with --multimem.
 """
@@ -59,6 +61,8 @@ _MULTICAST_OFF = {
 _SYMMETRIC_WINDOW = 1  # NCCL_WIN_COLL_SYMMETRIC of nccl.h
 _RESTART = 75  # exit status of a rank whose backend hangs: torchrun starts all ranks again
 _LINE = 300  # characters of a message
+_LEFT_OUT = "left out: "
+SHARED = ", shared by ranks"  # behind the name of a GPU that several ranks share
 
 
 class RefusedError(Exception):
@@ -134,12 +138,11 @@ class _Gpu:
     backend = "cuda"
     method = "graph"
 
-    def __init__(self, torch: Any, local_rank: int) -> None:  # noqa: ANN401
-        self._torch = torch
-        # Ranks may share a GPU, through MPS.
-        torch.cuda.set_device(local_rank % torch.cuda.device_count())
+    def __init__(self, torch: Any, local_rank: int, local_ranks: int) -> None:  # noqa: ANN401
+        self._torch, gpus = torch, torch.cuda.device_count()
+        torch.cuda.set_device(local_rank % gpus)  # ranks may share a GPU, through MPS
         self.device = torch.device("cuda", torch.cuda.current_device())
-        self.name = torch.cuda.get_device_name()
+        self.name = torch.cuda.get_device_name() + (SHARED if gpus < local_ranks else "")
         self.runtime = f"cuda {torch.version.cuda}" if torch.version.cuda else "hip"
 
     def synchronize(self) -> None:
@@ -550,15 +553,15 @@ def launches_for(call_us: float) -> int:
     return max(1, min(_MOST_LAUNCHES, -int(-_TARGET_MS * 1e3 // graph_us)))
 
 
-def turns(names: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
-    """Round and backend, in the order of measuring: each round begins with another backend.
+def turns(names: Sequence[str], number: int) -> Iterator[tuple[int, str]]:
+    """Turn and backend, in the order of measuring: each turn begins with another backend.
 
     >>> list(turns(["a", "b"], 2))
     [(0, 'a'), (0, 'b'), (1, 'b'), (1, 'a')]
     """
-    for number in range(rounds):
+    for turn in range(number):
         for place in range(len(names)):
-            yield number, names[(place + number) % len(names)]
+            yield turn, names[(place + turn) % len(names)]
 
 
 # Rows.
@@ -571,8 +574,7 @@ class Row(NamedTuple):
     point: Point
     backend: str
     library: str = ""
-    round: int | None = None
-    time_us: float | None = None
+    samples_us: tuple[float, ...] = ()
     iterations: int | None = None
     n_wrong: int | None = None
     status: str = "ok"
@@ -581,10 +583,7 @@ class Row(NamedTuple):
 
 def row_fields(row: Row, common: dict[str, object]) -> list[object]:
     """Its fields, in the order of COLUMNS."""
-    timed = row.time_us is not None
     size, world = row.point.size_bytes, int(str(common["nranks"]))
-    time_us = f"{row.time_us:.6g}" if timed else ""
-    algbw = size / float(time_us) / 1e3 if timed else None
     known: dict[str, object] = {
         **common,
         "op": "AllReduce",
@@ -592,21 +591,35 @@ def row_fields(row: Row, common: dict[str, object]) -> list[object]:
         "redop": "Sum",
         "size_bytes": size,
         "nnodes": 1,
-        **dict.fromkeys(("time_us_median", "time_us_min", "time_us_max", "samples_us"), time_us),
-        "time_us_mad": 0 if timed else "",
         "iterations": row.iterations,
-        "algbw_gbps": f"{algbw:.6g}" if algbw else "",
-        "busbw_gbps": f"{algbw * 2 * (world - 1) / world:.6g}" if algbw and world > 1 else "",
         "n_wrong": row.n_wrong,
         "library": row.library,
         "status": row.status,
         "class_id": row.place,
         "checked": "" if row.n_wrong is None else "all",
         "label": f"{common['label']} {row.backend}".strip(),
-        "round": row.round,
         "message": row.message,
     }
+    if row.samples_us:
+        known |= times_of(row.samples_us, size, world)
     return ["" if known.get(name) is None else known[name] for name in COLUMNS]
+
+
+def times_of(samples_us: Sequence[float], size: int, world: int) -> dict[str, object]:
+    """Columns that follow from the written samples."""
+    written = [float(f"{us:.6g}") for us in samples_us]
+    median = statistics.median(written)
+    algbw = size / median / 1e3
+    found = {
+        "time_us_median": median,
+        "time_us_min": min(written),
+        "time_us_max": max(written),
+        "time_us_mad": statistics.median(abs(us - median) for us in written),
+        "algbw_gbps": algbw,
+        "busbw_gbps": algbw * 2 * (world - 1) / world,
+    }
+    texts: dict[str, object] = {name: f"{value:.6g}" for name, value in found.items()}
+    return texts | {"samples_us": ";".join(f"{us:.6g}" for us in written)}
 
 
 def state_of(path: Path) -> Path:
@@ -621,13 +634,15 @@ class _Journal:
         self._path, self._common = path, common
         self._state = state_of(path)
 
-    def begin(self, head: Sequence[str], *, restarted: bool) -> dict[str, Any]:
+    def begin(self, head: Sequence[str], *, restarted: bool, append: bool) -> dict[str, Any]:
         """What is known from before torchrun's restart: points that are done, backends left out."""
-        state: dict[str, Any] = {"done": [], "dead": {}, "doing": None, "rows": 0}
         if restarted and self._state.exists():
             return dict(json.loads(self._state.read_text()))
-        lines = [f"# {line}\n" for line in head]
-        self._path.write_text("".join(lines) + ",".join(COLUMNS) + "\n")
+        before = self._path.read_text() if append and self._path.exists() else ""
+        lines = "".join(f"# {line}\n" for line in head)
+        columns = "" if before else ",".join(COLUMNS) + "\n"
+        self._path.write_text(before + lines + columns)
+        state: dict[str, Any] = {"done": [], "dead": failed_in(before), "doing": None, "rows": 0}
         self.keep(state)
         return state
 
@@ -651,6 +666,16 @@ class _Journal:
         with self._path.open("a") as file:
             file.write(f"# end: {rows} rows\n")
         self._state.unlink(missing_ok=True)
+
+
+def failed_in(text: str) -> dict[str, str]:
+    """Backends that hung or ended the processes in the launches of a CSV, with the reason."""
+    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    return {
+        row["label"].rpartition(" ")[2]: row["message"].removeprefix(_LEFT_OUT)
+        for row in rows
+        if row["status"] == "failed"
+    }
 
 
 class _Deadline:
@@ -679,13 +704,16 @@ class _Bench:
     """All points, one after the other."""
 
     def __init__(self, job: Job, journal: _Journal | None, options: argparse.Namespace) -> None:
-        self._job, self._journal, self._rounds = job, journal, options.rounds
+        self._job, self._journal = job, journal
+        self._turns, self._append = options.turns, options.append
         self._state: dict[str, Any] = {}
         self._deadline = _Deadline(options.timeout, functools.partial(self._hangs, options.timeout))
 
     def measure(self, points: Sequence[Point], made: dict[str, Backend], head: list[str]) -> None:
         """Every point that is not done yet."""
-        state = self._journal.begin(head, restarted=_restarted()) if self._journal else None
+        state = None
+        if self._journal:
+            state = self._journal.begin(head, restarted=_restarted(), append=self._append)
         self._state = self._job.ranks.first(state)
         self._bury(points)
         for place, point in enumerate(points):
@@ -727,26 +755,26 @@ class _Bench:
         for name, make in made.items():
             if name in self._state["dead"]:
                 why = self._state["dead"][name]
-                rows.append(Row(place, point, name, status="failed", message=f"left out: {why}"))
+                rows.append(Row(place, point, name, status="failed", message=f"{_LEFT_OUT}{why}"))
                 continue
-            self._doing((place, name))
-            with self._deadline.step():
-                try:
-                    ready[name] = prepare(self._job, make, point)
-                except RefusedError as error:
-                    rows.append(Row(place, point, name, status="skipped", message=str(error)))
-                    self._stop_if_broken(name, str(error))
+            try:
+                preparing = functools.partial(prepare, self._job, make, point)
+                ready[name] = self._step(place, name, preparing)
+            except RefusedError as error:
+                rows.append(Row(place, point, name, status="skipped", message=str(error)))
+                self._stop_if_broken(name, str(error))
         taken, wrong = self._samples(place, ready)
         for name, found in ready.items():
             library = found.prepared.library
             if wrong[name]:
                 rows.append(Row(place, point, name, library, n_wrong=wrong[name], status="wrong"))
                 continue
-            for number, (time_us, launches) in enumerate(taken[name]):
-                calls = launches * _CALLS
-                rows.append(Row(place, point, name, library, number, time_us, calls, 0))
-        self._show(point, {name: taken[name] for name in taken if not wrong[name]}, rows)
-        return sorted(rows, key=lambda row: list(made).index(row.backend))
+            samples, launches = taken[name]
+            calls = launches * len(samples) * _CALLS
+            rows.append(Row(place, point, name, library, tuple(samples), calls, 0))
+        rows.sort(key=lambda row: list(made).index(row.backend))
+        self._show(point, rows)
+        return rows
 
     def _stop_if_broken(self, name: str, why: str) -> None:
         """A GPU that reports errors from now on needs new processes."""
@@ -760,43 +788,37 @@ class _Bench:
 
     def _samples(
         self, place: int, ready: dict[str, Ready]
-    ) -> tuple[dict[str, list[tuple[float, int]]], dict[str, int]]:
-        """Times and launches of every round, and wrong elements, by backend."""
-        job = self._job
-        wrong: dict[str, int] = {}
-        for name, found in ready.items():
-            self._doing((place, name))
-            with self._deadline.step():
-                wrong[name] = found.check()
+    ) -> tuple[dict[str, tuple[list[float], int]], dict[str, int]]:
+        """Samples and launches of a graph in each, and wrong elements, by backend."""
+        wrong = {name: self._step(place, name, found.check) for name, found in ready.items()}
         right = [name for name in ready if not wrong[name]]
-        launches: dict[str, int] = {}
-        taken: dict[str, list[tuple[float, int]]] = {name: [] for name in right}
+        taken: dict[str, tuple[list[float], int]] = {}
         for name in right:
-            self._doing((place, name))
-            with self._deadline.step():
-                launches[name] = launches_for(sample_us(job, ready[name].launch, 1))
-        for _, name in turns(right, self._rounds):
-            self._doing((place, name))
-            with self._deadline.step():
-                time_us = sample_us(job, ready[name].launch, launches[name])
-                taken[name].append((time_us, launches[name]))
-        for name in right:
-            self._doing((place, name))
-            with self._deadline.step():
-                wrong[name] = ready[name].check()
+            first = functools.partial(sample_us, self._job, ready[name].launch, 1)
+            taken[name] = [], launches_for(self._step(place, name, first))
+        for _, name in turns(right, self._turns):
+            samples, launches = taken[name]
+            take = functools.partial(sample_us, self._job, ready[name].launch, launches)
+            samples.append(self._step(place, name, take))
+        wrong |= {name: self._step(place, name, ready[name].check) for name in right}
         return taken, wrong
 
-    def _show(
-        self, point: Point, taken: dict[str, list[tuple[float, int]]], rows: Sequence[Row]
-    ) -> None:
+    def _step(self, place: int, name: str, do: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """What `do` gives before the deadline; the state names it, should the process end in it."""
+        self._doing((place, name))
+        with self._deadline.step():
+            return do()
+
+    def _show(self, point: Point, rows: Sequence[Row]) -> None:
         if self._job.ranks.rank:
             return
-        times = [
-            f"{name} {statistics.median(t for t, _ in samples):.2f} us"
-            for name, samples in taken.items()
+        words = [
+            f"{row.backend} {statistics.median(row.samples_us):.2f} us"
+            if row.samples_us
+            else f"{row.backend}: {row.status}"
+            for row in rows
         ]
-        left = [f"{row.backend}: {row.status}" for row in rows if row.status != "ok"]
-        sys.stderr.write(f"{point.size_bytes} bytes: {', '.join([*times, *left])}\n")
+        sys.stderr.write(f"{point.size_bytes} bytes: {', '.join(words)}\n")
 
 
 def read_points(text: str) -> tuple[Point, ...]:
@@ -819,7 +841,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="AllReduce by several backends, in turns.")
     parser.add_argument("--points", required=True, type=read_points)
     parser.add_argument("--csv", required=True, type=Path)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--round", type=int, default=0, help="Number of this launch.")
+    parser.add_argument("--append", action="store_true", help="Add to the rows of other launches.")
+    parser.add_argument("--turns", type=int, default=15, help="Samples of each backend.")
     parser.add_argument("--timeout", type=float, default=120.0, help="Seconds of a step.")
     parser.add_argument("--label", default="backends")
     parser.add_argument("--multimem", action="store_true", help="NVLink multicast may be used.")
@@ -835,13 +859,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit("backends_worker: PyTorch sees no GPU here")
     if on_gpu and torch.cuda.device_count() < here:
         os.environ["TORCH_SYMM_MEM_ALLOW_OVERLAPPING_DEVICES"] = "1"
-    machine = _Gpu(torch, local) if on_gpu else _Processor(torch)
+    machine = _Gpu(torch, local, here) if on_gpu else _Processor(torch)
     _connect(torch.distributed, "cpu:gloo,cuda:nccl" if on_gpu else "gloo")
     ranks = _Ranks(torch, options.timeout)
     job = Job(torch, ranks, machine, {})
     library = _library(job)
     common: dict[str, object] = {
         "label": options.label,
+        "round": options.round,
         "nranks": ranks.world,
         "method": machine.method,
         "backend": machine.backend,
@@ -854,9 +879,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"backend: {machine.backend}",
         f"library: {library}",
         f"runtime: {machine.runtime}, torch {torch.__version__}",
-        f"devices: {machine.name}" + (", shared by ranks" if _shared(torch, here, on_gpu) else ""),
+        f"devices: {machine.name}",
         f"nranks: {ranks.world}",
         f"hosts: {socket.gethostname()}",
+        f"round: {options.round}",
         f"method: {METHOD.format(calls=_CALLS, target_ms=_TARGET_MS)}",
         "environment: "
         + " ".join(f"{k}={v}" for k, v in sorted(os.environ.items()) if _noted(k) and " " not in v),
@@ -894,10 +920,6 @@ def _connect(dist: Any, backends: str) -> None:  # noqa: ANN401
     store = dist.TCPStore(*address, world, is_master=rank == 0 and not of_agent)
     store = dist.PrefixStore(f"start {_starts()}", store)
     dist.init_process_group(backends, store=store, rank=rank, world_size=world)
-
-
-def _shared(torch: Any, here: int, on_gpu: bool) -> bool:  # noqa: ANN401
-    return on_gpu and int(torch.cuda.device_count()) < here
 
 
 def _noted(name: str) -> bool:

@@ -39,8 +39,8 @@ def backends(
         ),
     ] = None,
     rounds: Annotated[
-        int, typer.Option("--rounds", help="How often every backend has its turn.", min=1)
-    ] = 15,
+        int, typer.Option("--rounds", help="How often to launch the ranks.", min=1)
+    ] = 3,
     multimem: Annotated[
         bool, typer.Option("--multimem", help="Measure multimem too, which uses NVLink multicast.")
     ] = False,
@@ -49,7 +49,7 @@ def backends(
         Path | None, typer.Option("--from", help="Rows that were measured elsewhere: a CSV.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the command that measures, for elsewhere.")
+        bool, typer.Option("--dry-run", help="Print the commands that measure, for elsewhere.")
     ] = False,
     python: Annotated[
         str | None, typer.Option("--python", help="Interpreter that has PyTorch.", metavar="FILE")
@@ -73,7 +73,7 @@ def backends(
         BackendsRequest,
         measure_backends,
         read_backends,
-        remote_command,
+        remote_commands,
     )
     from collscope.replay.session import Target
     from collscope.replay.variants import parse_assignment
@@ -96,7 +96,7 @@ def backends(
     )
     target = Target(db, run, csv, label=label)
     if dry_run:
-        write(shlex.join(remote_command(request, target)), None)
+        write("\n".join(map(shlex.join, remote_commands(request, target))), None)
         return
     done = (
         measure_backends(request, target)

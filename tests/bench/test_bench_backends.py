@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 from command import collscope
 from inputs import ROOT, SHARED
@@ -33,7 +34,7 @@ from collscope.stats import Samples, effects
 
 STAND_INS = ROOT / "tests" / "bench" / "stand_ins"
 WORKER = Path(worker.__file__)
-DRIFT = (1.0, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.35, 1.4)  # of the machine, over the rounds
+DRIFT = (1.0, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.35, 1.4)  # of the machine, over the launches
 WOBBLE = (0.0, 0.004, -0.003, 0.002, -0.004, 0.003, 0.001, -0.002, -0.001)
 
 
@@ -131,7 +132,7 @@ def test_a_run_without_steps_has_no_calls_in_them() -> None:
 def test_drift_that_all_backends_meet_is_no_difference() -> None:
     report = build_backends(rows_of({"nccl": drifting(20), "vllm": drifting(19, -1)}), None)
     one = time_of(report, "vllm")
-    # 19 / 20 in each round but for 0.4 % of noise, while the times drift by 40 %.
+    # 19 / 20 in each launch but for 0.4 % of noise, while the times drift by 40 %.
     assert one.ratio == pytest.approx(0.95, rel=0.004)
     assert one.ratio_low is not None
     assert one.ratio_high is not None
@@ -158,11 +159,11 @@ def test_the_hosts_noise_does_not_reach_calls_in_graphs() -> None:
 
 
 def test_intervals_hold_the_true_ratio() -> None:
-    """Of 300 measurements of 15 rounds, log-normal noise of 1 %: at least 92 of 100."""
+    """Of 300 measurements of 3 launches, log-normal noise of 1 %: at least 92 of 100."""
     rng = random.Random(31)
     held = 0
     for _ in range(300):
-        drift = [math.exp(rng.gauss(0, 0.1)) for _ in range(15)]
+        drift = [math.exp(rng.gauss(0, 0.1)) for _ in range(3)]
         noisy = {
             name: [us * d * math.exp(rng.gauss(0, 0.01)) for d in drift]
             for name, us in (("nccl", 20.0), ("vllm", 18.0))
@@ -184,7 +185,7 @@ def test_a_step_wins_its_calls_times_the_difference() -> None:
     assert [row.best for row in report.rows] == ["torch-one-shot", "torch-two-shot"]
     step = report.step
     assert step is not None
-    # Medians over the rounds: 1.2 times the first. (10 - 8) x 24 and (100 - 80) x 2, without noise.
+    # Medians over the launches: 1.2 times the first. (10 - 8) x 24 and (100 - 80) x 2.
     assert step.saved_ns == pytest.approx(1200 * (2 * 24 + 20 * 2), rel=0.01)
     assert step.saved_ns == pytest.approx(sum(row.saved_ns or 0 for row in report.rows))
     assert step.baseline_ns == pytest.approx(1200 * (10 * 24 + 100 * 2), rel=0.01)
@@ -235,29 +236,36 @@ def test_without_the_library_nothing_is_compared() -> None:
 # The worker.
 
 
-def csv_of(rows: Sequence[worker.Row], tmp_path: Path) -> Path:
-    common: dict[str, object] = {
-        "label": "backends", "nranks": 2, "method": "graph", "backend": "cuda",
-        "device": "NVIDIA H200", "host": "n1",
-    }  # fmt: skip
+def csv_of(launches: Sequence[Sequence[worker.Row]], tmp_path: Path, device: str = "") -> Path:
+    """What the worker writes in so many launches."""
     path = tmp_path / "rows.csv"
-    journal = worker._Journal(path, common)
-    journal.begin(["collscope-replay: 1", "classes: 1"], restarted=False)
-    journal.add(rows)
-    journal.end(len(rows))
+    for number, rows in enumerate(launches):
+        common: dict[str, object] = {
+            "label": "backends", "nranks": 2, "method": "graph", "backend": "cuda",
+            "device": f"NVIDIA H200{device}", "host": "n1", "round": number,
+        }  # fmt: skip
+        journal = worker._Journal(path, common)
+        head = ["collscope-replay: 1", "classes: 1"]
+        journal.begin(head, restarted=False, append=number > 0)
+        journal.add(rows)
+        journal.end(len(rows))
     return path
 
 
-def measured_csv(tmp_path: Path, size: int = 8192) -> Path:
+def measured_csv(tmp_path: Path, size: int = 8192, device: str = "") -> Path:
+    """Nine launches of two backends, and one that is not there."""
     point = worker.Point(size, "Bfloat16")
-    times = {"nccl": drifting(20), "torch-one-shot": drifting(15, -1)}
-    rows = [
-        worker.Row(0, point, name, "nccl 2.30.7", number, us, 400, 0)
-        for name, every in times.items()
-        for number, us in enumerate(every)
-    ]
     refused = worker.Row(0, point, "vllm", status="skipped", message='not installed, "vllm"')
-    return csv_of([*rows, refused], tmp_path)
+    both = zip(drifting(20), drifting(15, -1), strict=True)
+    launches = [
+        [
+            worker.Row(0, point, "nccl", "nccl 2.30.7", (us, us * 1.1, us * 0.9), 400, 0),
+            worker.Row(0, point, "torch-one-shot", "torch 2.11.0", (other,), 400, 0),
+            refused,
+        ]
+        for us, other in both
+    ]
+    return csv_of(launches, tmp_path, device)
 
 
 def test_rows_of_the_worker_are_a_replay_csv(tmp_path: Path) -> None:
@@ -266,6 +274,7 @@ def test_rows_of_the_worker_are_a_replay_csv(tmp_path: Path) -> None:
     assert not found.diagnostics
     first, last = found.measurements[0], found.measurements[-1]
     assert (first.label, first.round, first.time_us_median) == ("backends nccl", 0, 20.0)
+    assert first.samples_us == (20.0, 22.0, 18.0)
     # 8192 bytes in 20 us; 2 (n - 1) / n is 1 for two ranks.
     assert (first.algbw_gbps, first.busbw_gbps) == (pytest.approx(0.4096), pytest.approx(0.4096))
     assert (last.status, last.message) == ("skipped", 'not installed, "vllm"')
@@ -278,11 +287,39 @@ def test_a_measurement_that_was_stopped_is_known_to_be(tmp_path: Path) -> None:
     assert {d.code for d in replay_csv.parse(path.read_text()).diagnostics} == {"no_end"}
 
 
-def test_every_backend_begins_a_round_once() -> None:
+def test_every_backend_begins_a_turn_once() -> None:
     names = ["a", "b", "c"]
     order = list(worker.turns(names, 3))
     assert [name for k, (_, name) in enumerate(order) if k % 3 == 0] == names
     assert sorted(order) == [(number, name) for number in range(3) for name in names]
+
+
+def test_a_backend_that_hung_is_left_out_of_further_launches(tmp_path: Path) -> None:
+    point = worker.Point(8192, "Bfloat16")
+    hung = worker.Row(0, point, "vllm", status="failed", message="left out: no end after 25 s")
+    assert worker.failed_in(csv_of([[hung]], tmp_path).read_text()) == {"vllm": "no end after 25 s"}
+
+
+def test_one_launch_is_not_taken_for_many() -> None:
+    """Samples of one launch agree better than launches do: 2 % are assumed of each backend."""
+    times = {"nccl": [20.0], "vllm": [19.9]}
+    rows = [
+        msgspec.structs.replace(row, samples_us=tuple(us * w for w in (0.999, 1.0, 1.001)))
+        for row, us in zip(rows_of(times), (20.0, 19.9), strict=True)
+    ]
+    one = time_of(build_backends(rows, None), "vllm")
+    assert not one.faster
+    assert one.ratio_low is not None
+    assert one.ratio is not None
+    assert one.ratio_low < one.ratio * (1 - 1.96 * 0.02 * math.sqrt(2) * 0.95)
+
+
+def test_a_shared_gpu_is_known_to_be(tmp_path: Path) -> None:
+    csv = measured_csv(tmp_path, device=worker.SHARED)
+    found = collscope(
+        "bench", "backends", "--from", csv, "--sizes", "8K", "--db", tmp_path / "none.db"
+    )
+    assert "Ranks shared a GPU: ranks with a GPU each have other times" in found.out
 
 
 def test_multimem_is_there_only_when_it_is_wanted() -> None:
@@ -305,7 +342,7 @@ def start(path: Path, **more: str) -> list[Measurement]:
         [
             torch_python(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
             "--max-restarts", "3", str(WORKER), "--points", "8192:Bfloat16,8388608:Float32",
-            "--csv", str(path), "--rounds", "3", "--device", "cpu", "--timeout", "6",
+            "--csv", str(path), "--turns", "3", "--device", "cpu", "--timeout", "6",
         ],
         env=environment, check=True, capture_output=True, timeout=200,
     )  # fmt: skip
@@ -326,7 +363,7 @@ def test_the_worker_measures_and_verifies_every_backend(tmp_path: Path) -> None:
     assert statuses(rows, 1 << 23)["vllm"] == "skipped"  # vLLM takes less than 8 MiB
     timed = [m for m in rows if m.status == "ok"]
     assert all(m.usable and m.n_wrong == 0 for m in timed)
-    assert sorted({m.round for m in timed}) == [0, 1, 2]
+    assert {len(m.samples_us) for m in timed} == {3}
     why = next(m.message for m in rows if m.label == "backends sglang")
     assert why == "sglang disables it here: see its log"
 
@@ -396,10 +433,10 @@ def test_the_gain_of_recorded_decode_steps(tmp_path: Path) -> None:
 def test_a_wrong_result_ends_the_command_with_an_error(tmp_path: Path) -> None:
     point = worker.Point(8192, "Bfloat16")
     rows = [
-        worker.Row(0, point, "nccl", "nccl 2.30.7", 0, 20.0, 400, 0),
+        worker.Row(0, point, "nccl", "nccl 2.30.7", (20.0,), 400, 0),
         worker.Row(0, point, "vllm", "vllm 0.0", n_wrong=7, status="wrong"),
     ]
-    csv = csv_of(rows, tmp_path)
+    csv = csv_of([rows], tmp_path)
     found = collscope(
         "bench", "backends", "--from", csv, "--sizes", "8K", "--db", tmp_path / "none.db"
     )
@@ -412,4 +449,6 @@ def test_a_dry_run_prints_the_command(tmp_path: Path) -> None:
         "bench", "backends", "--sizes", "8K", "-n", "2", "--dry-run", "--db", tmp_path / "none.db"
     )
     assert found.out.startswith("torchrun --standalone --nproc-per-node 2 --max-restarts 8 ")
-    assert "--points 8192:Bfloat16" in found.out
+    lines = found.out.splitlines()
+    assert len(lines) == 3
+    assert "--points 8192:Bfloat16 --csv backends.csv --round 2 --append" in lines[2]

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.bench.backends_plan import LIBRARY_FAMILIES, Demand, StepCalls
+from collscope.bench.backends_worker import SHARED
 from collscope.model import CollectiveClass, Measurement
 from collscope.stats import Effect, Samples, discoveries, effects, weighted_total
 from collscope.units import in_ns
@@ -25,12 +26,16 @@ class BackendTime(msgspec.Struct, frozen=True):
 
     backend: str  # nccl, nccl-window, torch-one-shot, torch-two-shot, torch-multimem, vllm, …
     library: str | None  # name and version
-    time_ns: float | None  # of a call on the slowest rank, median over the rounds
-    ratio: float | None  # its time over the baseline's, median over the rounds both have
-    ratio_low: float | None  # 95 % interval of the ratio
+    # of a call on the slowest rank: median over the launches of their medians
+    time_ns: float | None
+    # its time over the baseline's, median over the launches; of fewer than 3: of the samples
+    ratio: float | None
+    ratio_low: (
+        float | None
+    )  # 95 % interval of the ratio; of fewer than 3 launches: with 2 % assumed
     ratio_high: float | None
     faster: bool  # than the baseline, beyond chance
-    rounds: int  # with a time
+    launches: int  # with a time
     n_wrong: int | None  # wrong elements over all ranks; None: not checked
     status: Annotated[str, ("ok", "wrong", "failed", "timeout", "skipped", "contradictory")]
     message: str | None  # why it has no time
@@ -70,7 +75,7 @@ class StepGain(msgspec.Struct, frozen=True):
     calls: float  # AllReduces a step that were measured
     baseline_ns: float  # of them, a step, with the baseline
     saved_ns: float
-    saved_low_ns: float | None  # 95 % interval; None: too few rounds
+    saved_low_ns: float | None  # 95 % interval; None: not known
     saved_high_ns: float | None
     exposed_share: float | None  # of these calls' kernel time in the job
     left_out: tuple[LeftOut, ...]
@@ -82,7 +87,9 @@ class BackendsReport(msgspec.Struct, frozen=True):
     baseline: str | None  # what the others are compared with; None: nothing was measured
     nranks: int | None
     device: str | None
+    shared_gpu: bool  # ranks shared a GPU: these are no times of ranks with one each
     method: str | None  # graph; batch: without a GPU
+    launches: int  # of the ranks
     rows: tuple[SizeRow, ...]  # sizes rise
     step: StepGain | None  # None: no run, or no AllReduce in its steps
     schema: str = SCHEMA
@@ -121,7 +128,9 @@ def build_backends(rows: Sequence[Measurement], demand: Demand | None) -> Backen
         baseline,
         None if first is None else first.nranks,
         None if first is None else first.device,
+        first is not None and (first.device or "").endswith(SHARED),
         None if first is None else first.method,
+        len({row.round for row in rows}),
         tuple(sizes),
         None,
     )
@@ -255,7 +264,7 @@ def _step_gain(
     compared: dict[tuple[_Place, str], Effect],
     baseline: str | None,
 ) -> StepGain:
-    """The sum over sizes. Where a backend replaces the baseline its ratio is that of the rounds."""
+    """The sum over sizes; where a backend replaces the baseline, with its ratio."""
     base_ns, parts, before, after = 0.0, [], [], []
     for place, ones in calls.items():
         row = timed[place]

@@ -25,6 +25,7 @@ from collscope.reports.rendering.layout import (
     or_unknown,
     table,
 )
+from collscope.stats import ENOUGH_ROUNDS, LAUNCH_NOISE
 from collscope.units import count, count_of, figure, format_size, us_or_ms
 
 _WHY = {
@@ -86,10 +87,16 @@ def _head(found: BackendsReport) -> Iterator[str]:
         yield from _gain(found.step, found.baseline)
     yield (
         f"AllReduce on {or_unknown(found.nranks)} ranks, {or_unknown(found.device)}; every result"
-        " was compared with the expected sum. Backends take turns."
+        f" was compared with the expected sum. Backends take turns in {_launches(found.launches)}."
     )
+    if found.shared_gpu:
+        yield "Ranks shared a GPU: ranks with a GPU each have other times, and other best backends."
     if found.method != "graph":
         yield "Measured without a GPU, and without graphs: the times mean nothing for a job."
+
+
+def _launches(number: int) -> str:
+    return count(number, "launch", "launches")
 
 
 def _gain(step: StepGain, baseline: str) -> Iterator[str]:
@@ -183,9 +190,11 @@ def _notes(found: BackendsReport) -> Iterator[str]:
     if found.step is not None:
         yield from _step_notes(found.step)
     if any(one.ratio_low is not None for row in found.rows for one in row.backends):
+        few = found.launches < ENOUGH_ROUNDS
+        basis = f", with {100 * LAUNCH_NOISE:.0f} % assumed between launches" if few else ""
         yield (
-            "Intervals hold for this launch of the ranks, from the rounds in turns; at most 5 of"
-            " 100 backends that are named faster are not."
+            f"Intervals are of {_launches(found.launches)}{basis}; at most 5 of 100 backends that"
+            " are named faster are not."
         )
 
 
