@@ -160,7 +160,7 @@ def _options(
 
 
 def _needs_log(level: str) -> bool:
-    """Whether the library at hand calls less than all of the recorder; says why, and its faults."""
+    """Whether the library at hand keeps calls from the recorder; prints why, and its faults."""
     from collscope.doctor import collective_libraries
     from collscope.programs import KERNEL_FAULTS, has_unseen_kernels, profiler_interface
 
