@@ -65,7 +65,7 @@ def backends(
     format: FormatOption = None,
     output: Output = None,
 ) -> None:
-    """AllReduce inside CUDA graphs by NCCL, symmetric memory and what is installed.
+    """AllReduce in CUDA graphs, by NCCL and by other libraries.
 
     Which backend at which size, and what a step of the run would win. Needs PyTorch.
     """
