@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -98,7 +99,7 @@ def _evidence(
     if run is None:
         from collscope.hang.collect import evidence_of
 
-        return evidence_of(paths, answers)
+        return evidence_of(paths, answers, len(os.sched_getaffinity(0)))
     from collscope.hang.stored import evidence_of_run
     from collscope.ingest.match import reading, require_run
 

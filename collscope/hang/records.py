@@ -16,7 +16,7 @@ WHAT = (
 )  # fmt: skip
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """A rank's call of a collective, or one side of a transfer."""
 
     group: str  # its name, or of a transfer "GROUP: SENDER to RECEIVER"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from collscope.errors import InputError
-from collscope.hang.dumps import dump_evidence
+from collscope.hang.dumps import dump_evidence, dump_of
 from collscope.model import Diagnostic, Severity
 from collscope.store.trace_columns import decode_recording
 
@@ -38,8 +38,8 @@ def evidence_of_run(connection: sqlite3.Connection, run: str) -> tuple[Evidence,
         if lost is not None:
             found = Diagnostic(Severity.DATA_LOSS, lost, "Found when the dump was read.")
             calls = replace(calls, diagnostics=(found,))
-        dumps.append((path, calls))
-    evidence = dump_evidence(dumps, ())
+        dumps.append(dump_of(path, calls))
+    evidence = dump_evidence(filter(None, dumps), ())
     if evidence is None:
         raise InputError(
             f"run '{run}': it has no dumps of the flight recorder. Name the files:"
