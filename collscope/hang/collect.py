@@ -11,6 +11,7 @@ from collscope.hang.dumps import dump_evidence, dump_of, read_dump
 from collscope.hang.dumps_ahead import DumpsAhead
 from collscope.hang.logs import call_lines, log_evidence
 from collscope.hang.messages import Messages, message_evidence
+from collscope.hang.recorders import read_recording, recorder_evidence
 from collscope.ingest.files import open_input
 from collscope.ingest.paths import expand
 from collscope.parsers import log_scan
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collscope.hang.records import Evidence
     from collscope.ingest.files import Input
     from collscope.model.scanned_log import LogScan
+    from collscope.model.trace import RecordedCalls
 
 
 def evidence_of(
@@ -42,6 +44,7 @@ def evidence_of(
     made = (
         dump_evidence(found.dumps, found.others),
         log_evidence(found.logs, found.torn),
+        *recorder_evidence(found.recordings),
         ras_evidence([*found.answers, *answers]),
         message_evidence(found.messages),
     )
@@ -50,7 +53,7 @@ def evidence_of(
         where = paths[0] if paths else answers[0][0]
         raise InputError(
             f"{where}: nothing that shows a hang. Name flight recorder dumps, logs of NCCL,"
-            " stderr of the ranks, or answers of the RAS service."
+            " .collrec files, stderr of the ranks, or answers of the RAS service."
         )
     return found_any
 
@@ -61,6 +64,7 @@ class _Files:
     def __init__(self) -> None:
         self.dumps: list[Dump] = []
         self.logs: list[tuple[str, LogScan]] = []
+        self.recordings: list[tuple[str, RecordedCalls]] = []  # of other recorders
         self.answers: list[tuple[str, str]] = []
         self.torn: set[str] = set()  # paths of logs with a line that is nearly a call
         self.messages = Messages()
@@ -85,6 +89,8 @@ class _Files:
         elif (calls := read_dump(file)) is not None:
             if (dump := dump_of(path, calls)) is not None:
                 self.dumps.append(dump)
+        elif (recording := read_recording(file)) is not None:
+            self.recordings.append((path, recording))
         elif b"\0" in head or not head:
             self.others.append((path, bool(head)))
         else:

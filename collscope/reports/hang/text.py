@@ -69,6 +69,9 @@ def _lines(verdict: Verdict) -> list[tuple[str, str]]:
     if verdict.certainty is not None:
         lines.append(("How sure", f"{verdict.certainty}."))
     lines.append(("Why", " ".join(verdict.reasons[:3])))
+    if verdict.remarks:
+        found = "; ".join(verdict.remarks[:2]) + _more(verdict.remarks, 2)
+        lines.append(("NCCL's diagnostics", f"{found}."))
     if not verdict.decided:
         lines.append(("What to do", _RECORD))
     return lines
