@@ -20,7 +20,7 @@ from collscope.cli.options import (
     write,
 )
 from collscope.cli.values import complete_run
-from collscope.errors import UsageError
+from collscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from collscope.hang.records import Evidence
@@ -100,9 +100,17 @@ def _evidence(
         from collscope.hang.collect import evidence_of
 
         return evidence_of(paths, answers, len(os.sched_getaffinity(0)))
-    from collscope.hang.stored import evidence_of_run
+    from collscope.hang.dumps import dump_evidence, dump_of
     from collscope.ingest.match import reading, require_run
+    from collscope.ingest.stored_dumps import read_dumps
 
     with reading(db) as connection:
         require_run(connection, db, run)
-        return evidence_of_run(connection, run)
+        dumps = [dump_of(path, calls) for path, calls in read_dumps(connection, run)]
+    evidence = dump_evidence(filter(None, dumps), ())
+    if evidence is None:
+        raise InputError(
+            f"run '{run}': it has no dumps of the flight recorder. Name the files:"
+            " collscope hang dumps/ logs/ stderr/"
+        )
+    return (evidence,)

@@ -7,7 +7,6 @@ call that hangs.
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 
     from collscope.ingest.files import Input
     from collscope.model.trace import RecordedCall
-
-# node-1.4710.18eab1bfcad93c74.0.collrec: all files of a process, and their number
-_SEGMENT = re.compile(r"(.*)\.(\d{1,9})\.collrec$")
 
 
 def read_recording(file: Input) -> RecordedCalls | None:
@@ -67,17 +63,15 @@ def recorder_evidence(files: Sequence[tuple[str, RecordedCalls]]) -> Iterable[Ev
 
 def _by_process(
     files: Iterable[tuple[str, RecordedCalls]],
-) -> Iterable[list[tuple[int, str, RecordedCalls]]]:
-    found: dict[object, list[tuple[int, str, RecordedCalls]]] = defaultdict(list)
+) -> Iterable[list[tuple[str, RecordedCalls]]]:
+    found: dict[object, list[tuple[str, RecordedCalls]]] = defaultdict(list)
     for path, calls in files:
-        segment = _SEGMENT.match(path)
-        key = segment[1] if segment else (calls.host, calls.pid, path)
-        found[key].append((int(segment[2]) if segment else 0, path, calls))
-    return [sorted(of, key=lambda item: item[:2]) for of in found.values()]
+        found[calls.process or (calls.host, calls.pid, path)].append((path, calls))
+    return [sorted(of, key=lambda item: item[1].part) for of in found.values()]
 
 
-def _process(files: Sequence[tuple[int, str, RecordedCalls]]) -> _Process:
-    recordings = [calls for _, _, calls in files]
+def _process(files: Sequence[tuple[str, RecordedCalls]]) -> _Process:
+    recordings = [calls for _, calls in files]
     calls = tuple(call for recording in recordings for call in recording.calls)
     places: dict[str, set[int]] = defaultdict(set)
     sizes: dict[str, int] = {}
@@ -95,7 +89,7 @@ def _process(files: Sequence[tuple[int, str, RecordedCalls]]) -> _Process:
     )
     first = recordings[0]
     return _Process(
-        paths=tuple(path for _, path, _ in files),
+        paths=tuple(path for path, _ in files),
         calls=calls,
         places={group: min(ranks) for group, ranks in places.items()},
         sizes=sizes,
@@ -103,7 +97,7 @@ def _process(files: Sequence[tuple[int, str, RecordedCalls]]) -> _Process:
         host=first.host,
         pid=first.pid,
         damaged=lost
-        or [number for number, _, _ in files] != list(range(len(files)))
+        or [recording.part for recording in recordings] != list(range(len(recordings)))
         or any(len(ranks) > 1 for ranks in places.values()),  # it drives several ranks
     )
 

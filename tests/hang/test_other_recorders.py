@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from inputs import ROOT
+from msgspec.structs import replace
 from test_sources import named, of_files, status, write_log
 
 from collscope.hang.collect import evidence_of
@@ -93,10 +94,8 @@ def test_a_rank_whose_last_call_may_not_be_in_the_file_is_not_named(code: str) -
 
 def test_the_files_of_a_process_are_one() -> None:
     parts = files({rank: recording(rank, TURN * 8 + TURN[:1]) for rank in (0, 2, 3)})
-    parts += [
-        ("node.101.0.1.collrec", recording(1, TURN * 4)),
-        ("node.101.0.0.collrec", recording(1, TURN * 4)),
-    ]
+    of = replace(recording(1, TURN * 4), process="node.101.0")
+    parts += [("node.101.0.1.collrec", replace(of, part=1)), ("node.101.0.0.collrec", of)]
     found = only(list(recorder_evidence(parts)))
     assert [len(rank.calls) for rank in found.ranks] == [25, 24, 25, 25]
     assert [one.rank for one in judge([found]).who] == [1]

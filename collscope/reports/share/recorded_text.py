@@ -1,0 +1,79 @@
+"""The share of the wall time by recordings, in sentences and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from collscope.reports.rendering.layout import NUMBER, TEXT, Table, scaled, table
+from collscope.reports.rendering.origin import origin
+from collscope.reports.share.recorded import RecordedShare
+from collscope.units import count, figure, format_size
+
+_MOST_CLASSES = 20
+
+
+def recorded_sentences(share: RecordedShare) -> Iterable[str]:
+    """Part of the wall time, what it rests on, and what it leaves out."""
+    yield (
+        f"Collectives run for {percent_of_wall(share)} of the wall time "
+        f"({count(share.ranks, 'rank')}, {share.wall_ns / 1e9:.3g} s each), by the GPU times of "
+        f"{share.timed_calls} of {count(share.calls, 'recorded call')}."
+    )
+
+
+def percent_of_wall(share: RecordedShare) -> str:
+    """The share with what it is: exact, an estimate, or a lower bound."""
+    if share.timed_calls + share.untimed_calls >= share.calls and share.percent is not None:
+        return f"{'at least ' * bool(share.untimed_calls)}{share.percent:.1f} %"
+    estimate = "" if share.percent is None else f", {share.percent:.1f} % by estimate,"
+    return f"at least {share.least_percent:.1f} %{estimate}"
+
+
+def recorded_tables(share: RecordedShare) -> Iterable[str | Table]:
+    """The share by communicator and class."""
+    columns = [
+        ("communicator", NUMBER),
+        ("class", NUMBER),
+        ("op", TEXT),
+        ("size", NUMBER),
+        ("calls", NUMBER),
+        ("timed", NUMBER),
+        ("mean us", NUMBER),
+        ("% wall time", NUMBER),
+        ("at least", NUMBER),
+    ]
+    shown = share.classes[:_MOST_CLASSES]
+    yield table(
+        columns,
+        (
+            (
+                row.comm_id,
+                row.class_id,
+                row.op if row.nranks is None else f"{row.op} x{row.nranks}",
+                None if row.size_bytes is None else format_size(row.size_bytes),
+                row.calls,
+                row.timed_calls,
+                scaled(row.mean_ns, 1e3),
+                None if row.percent is None else f"{row.percent:.2f}",
+                f"{row.least_percent:.2f}" if row.timed_calls else None,
+            )
+            for row in shown
+        ),
+        (
+            origin("recorded_windows", comm_id=row.comm_id, class_id=row.class_id)
+            for row in shown
+        ),
+    )  # fmt: skip
+    if len(share.classes) > len(shown):
+        more = count(len(share.classes) - len(shown), "more class", "more classes")
+        yield f"{more} not shown (view recorded_windows)."
+    yield (
+        "Of the time from the first recorded call to the last one, without the warm-up. Calls "
+        "without a GPU time count with the mean of the timed ones of their class and communicator "
+        "(at least: with the shortest). One that waited longer than all timed ones makes the truth "
+        "larger. Calls that run at the same time all count. What else the GPU did is not recorded."
+    )
+    if share.callback_percent is not None:
+        yield (
+            f"The recorder's callbacks took {figure(share.callback_percent, 2)} % of the wall time."
+        )
