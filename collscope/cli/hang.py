@@ -100,14 +100,13 @@ def _evidence(
         from collscope.hang.collect import evidence_of
 
         return evidence_of(paths, answers, len(os.sched_getaffinity(0)))
-    from collscope.hang.dumps import dump_evidence, dump_of
+    from collscope.hang.dumps import recorded_evidence
     from collscope.ingest.match import reading, require_run
     from collscope.ingest.stored_dumps import read_dumps
 
     with reading(db) as connection:
         require_run(connection, db, run)
-        dumps = [dump_of(path, calls) for path, calls in read_dumps(connection, run)]
-    evidence = dump_evidence(filter(None, dumps), ())
+        evidence = recorded_evidence(read_dumps(connection, run))
     if evidence is None:
         raise InputError(
             f"run '{run}': it has no dumps of the flight recorder. Name the files:"

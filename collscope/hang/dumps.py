@@ -56,6 +56,12 @@ def dump_of(path: str, calls: RecordedCalls) -> Dump | None:
     return Dump(path, of, _groups(calls, of), lost, any(timed_out) if timed_out else None)
 
 
+def recorded_evidence(recordings: Iterable[tuple[str, RecordedCalls]]) -> Evidence | None:
+    """What recordings say of their ranks, with the path of each; None without one."""
+    dumps = (dump_of(path, calls) for path, calls in recordings)
+    return dump_evidence((dump for dump in dumps if dump is not None), ())
+
+
 def dump_evidence(dumps: Iterable[Dump], others: Iterable[tuple[str, bool]]) -> Evidence | None:
     """What dumps say of their ranks; None without one.
 

@@ -36,12 +36,13 @@ def render_hang(verdict: Verdict, fmt: str) -> str:
     if fmt == "json":
         return to_json(verdict)
     if fmt == "text":
-        return "".join(f"{one_line(f'{head}: {text}')}\n" for head, text in _lines(verdict))
-    rows = table([("what", TEXT), ("answer", TEXT)], _lines(verdict))
+        return "".join(f"{one_line(f'{head}: {text}')}\n" for head, text in verdict_lines(verdict))
+    rows = table([("what", TEXT), ("answer", TEXT)], verdict_lines(verdict))
     return to_readable(fmt, "collscope hang", [Section("", (rows,))])
 
 
-def _lines(verdict: Verdict) -> list[tuple[str, str]]:
+def verdict_lines(verdict: Verdict) -> list[tuple[str, str]]:
+    """What each line is about, and what it says."""
     lines = []
     if verdict.decided:
         what = ", or ".join(_WHAT[name] for name in verdict.what)
