@@ -6,7 +6,7 @@
 #   make coverage   the test suite with the lines that no test runs
 #   make truth   the table of truth: told, truth, inside (tests/truth/README.md)
 #   make fuzz    fuzz the scanners under ASan and UBSan, with libFuzzer where clang is
-#   make fuzz-native   the same of plans, tuner CSVs, the alignment and the graph's player
+#   make fuzz-native   the same of plans, tuner CSVs, pickles, the alignment and the graph's player
 #   make fuzz-readers   damaged samples through every reader of Python
 #   make torture   I/O faults, kills, and many processes on one store (tests/torture/README.md)
 #   make integers   every number of every sample replaced by ones that nothing has (an hour)
@@ -116,7 +116,7 @@ fuzz: $(STAMP)
 
 fuzz-native: $(STAMP)
 	$(BIN)/python tests/native_seeds.py build/fuzz/seeds
-	for part in replayer tuner align play; do \
+	for part in replayer tuner align play picklejson; do \
 		scripts/fuzz.sh build/fuzz $(BIN)/cmake $(BIN)/ninja $(BIN)/mpicxx $(FUZZ_ITERATIONS) $(FUZZ_SEED) $$part \
 			build/fuzz/seeds/$$part.* || exit 1; \
 	done

@@ -19,7 +19,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from hangs import ALLOWED, SOURCES, grade, recorded
+from hangs import ALLOWED, HERE, SOURCES, grade, recorded
+
+ARCHIVE = HERE / "recordings" / "hangs" / "hangs.tar.xz"
 
 _NUMBER = re.compile(rb"(?<![\w.])\d{1,9}(?![\w.])")
 _Damage = Callable[[random.Random, bytes], bytes]
@@ -99,7 +101,7 @@ def main() -> None:
     draw, kinds = random.Random(given.seed), given.sources.split(",")
     marks: Counter[tuple[str, str, str]] = Counter()
     with tempfile.TemporaryDirectory() as folder:
-        jobs = list(recorded("open", Path(folder) / "jobs"))
+        jobs = list(recorded(ARCHIVE, "open", Path(folder) / "jobs"))
         for case in range(given.cases):
             truth, place = jobs[draw.randrange(len(jobs))]
             kind, what = draw.choice(kinds), draw.choice([*DAMAGES, _EXCHANGED])

@@ -184,4 +184,5 @@ def main() -> None:
     print(f"longest verdict: {longest:.2f} s")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -44,6 +44,7 @@ NATIVE_MODULES = (
     "collscope._align",
     "collscope._tracescan",
     "collscope._play",
+    "collscope._picklejson",
 )
 PACKAGES = ("typer", "numpy", "msgspec", "zstandard")
 # Imported by what uses them alone.

@@ -65,7 +65,7 @@ def backends(
     format: FormatOption = None,
     output: Output = None,
 ) -> None:
-    """AllReduce in CUDA graphs, by NCCL and by other libraries.
+    """AllReduce in CUDA graphs: NCCL beside other libraries.
 
     Which backend at which size, and what a step of the run would win. Needs PyTorch.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -98,14 +99,14 @@ def _evidence(
     if run is None:
         from collscope.hang.collect import evidence_of
 
-        return evidence_of(paths, answers)
-    from collscope.hang.dumps import dump_evidence
+        return evidence_of(paths, answers, len(os.sched_getaffinity(0)))
+    from collscope.hang.dumps import recorded_evidence
     from collscope.ingest.match import reading, require_run
     from collscope.ingest.stored_dumps import read_dumps
 
     with reading(db) as connection:
         require_run(connection, db, run)
-        evidence = dump_evidence(read_dumps(connection, run), ())
+        evidence = recorded_evidence(read_dumps(connection, run))
     if evidence is None:
         raise InputError(
             f"run '{run}': it has no dumps of the flight recorder. Name the files:"

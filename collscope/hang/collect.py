@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from collscope.errors import InputError, UnreadableError
 from collscope.hang.answers import is_answer, ras_evidence
-from collscope.hang.dumps import dump_evidence, read_dump
+from collscope.hang.dumps import dump_evidence, dump_of, read_dump
+from collscope.hang.dumps_ahead import DumpsAhead
 from collscope.hang.logs import call_lines, log_evidence
 from collscope.hang.messages import Messages, message_evidence
+from collscope.hang.recorders import read_recording, recorder_evidence
 from collscope.ingest.files import open_input
 from collscope.ingest.paths import expand
 from collscope.parsers import log_scan
@@ -17,25 +19,32 @@ from collscope.parsers import log_scan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from collscope.hang.dumps import Dump
     from collscope.hang.records import Evidence
     from collscope.ingest.files import Input
     from collscope.model.scanned_log import LogScan
     from collscope.model.trace import RecordedCalls
 
 
-def evidence_of(paths: list[str], answers: Sequence[tuple[str, str]] = ()) -> tuple[Evidence, ...]:
+def evidence_of(
+    paths: list[str], answers: Sequence[tuple[str, str]] = (), processes: int = 1
+) -> tuple[Evidence, ...]:
     """What the files say, by kind of source: what shows most of a call first.
 
     Folders without a file, and files of other kinds, are passed over.
-    answers  of the RAS service, with where each comes from
+    answers    of the RAS service, with where each comes from
+    processes  of this host that read many dumps
     raises  InputError when a path names nothing, or nothing below the paths can be read
     """
     found = _Files()
-    for path in _files(paths):
-        found.read(path)
+    files = _files(paths)
+    with DumpsAhead(files, processes) as ahead:
+        for path in files:
+            found.read(path, ahead.take(path))
     made = (
         dump_evidence(found.dumps, found.others),
         log_evidence(found.logs, found.torn),
+        *recorder_evidence(found.recordings),
         ras_evidence([*found.answers, *answers]),
         message_evidence(found.messages),
     )
@@ -44,7 +53,7 @@ def evidence_of(paths: list[str], answers: Sequence[tuple[str, str]] = ()) -> tu
         where = paths[0] if paths else answers[0][0]
         raise InputError(
             f"{where}: nothing that shows a hang. Name flight recorder dumps, logs of NCCL,"
-            " stderr of the ranks, or answers of the RAS service."
+            " .collrec files, stderr of the ranks, or answers of the RAS service."
         )
     return found_any
 
@@ -53,14 +62,19 @@ class _Files:
     """What was read, by kind."""
 
     def __init__(self) -> None:
-        self.dumps: list[tuple[str, RecordedCalls]] = []
+        self.dumps: list[Dump] = []
         self.logs: list[tuple[str, LogScan]] = []
+        self.recordings: list[tuple[str, RecordedCalls]] = []  # of other recorders
         self.answers: list[tuple[str, str]] = []
         self.torn: set[str] = set()  # paths of logs with a line that is nearly a call
         self.messages = Messages()
         self.others: list[tuple[str, bool]] = []  # path, whether it holds anything
 
-    def read(self, path: str) -> None:
+    def read(self, path: str, dump: Dump | None) -> None:
+        """Take a file; `dump` is what a worker made of it."""
+        if dump is not None:
+            self.dumps.append(dump)
+            return
         try:
             with open_input(path) as file:
                 self._take(path, file)
@@ -72,8 +86,11 @@ class _Files:
         # Looking for an answer in the bytes of a pickle takes as long as reading it.
         if b"\0" not in head and is_answer(head.decode("utf-8", errors="replace")):
             self.answers.append((path, file.text()))
-        elif (dump := read_dump(file)) is not None:
-            self.dumps.append((path, dump))
+        elif (calls := read_dump(file)) is not None:
+            if (dump := dump_of(path, calls)) is not None:
+                self.dumps.append(dump)
+        elif (recording := read_recording(file)) is not None:
+            self.recordings.append((path, recording))
         elif b"\0" in head or not head:
             self.others.append((path, bool(head)))
         else:

@@ -6,17 +6,19 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from collscope.hang.records import Call, Evidence, RankEvidence
-from collscope.model import Severity
+from collscope.model import Op, Severity
 from collscope.model.trace import RecordedCalls
 from collscope.parsers.hints import Hints
 from collscope.parsers.recorders import flight_pickle, flight_recorder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from collscope.ingest.files import Input
-    from collscope.model.trace import RecordedCall
+    from collscope.model.trace import TraceCollective
 
 
 _STATES = {"scheduled", "started", "completed"}  # FlightRecorder.hpp: a call has one of these
@@ -32,53 +34,76 @@ def read_dump(file: Input) -> RecordedCalls | None:
     return None
 
 
-def dump_evidence(
-    dumps: Iterable[tuple[str, RecordedCalls]], others: Iterable[tuple[str, bool]]
-) -> Evidence | None:
+class Dump(msgspec.Struct, frozen=True):
+    """What one dump says of its rank."""
+
+    path: str
+    of: RankEvidence
+    groups: tuple[tuple[str, tuple[int, ...]], ...]  # (group, world ranks), then pairs of transfers
+    damaged: bool
+    overdue: bool | None  # whether a call was older than its timeout; None: not known
+
+
+def dump_of(path: str, calls: RecordedCalls) -> Dump | None:
+    """A recording as evidence; None where its rank is not known."""
+    if calls.rank is None:
+        return None
+    lost = any(d.severity in {Severity.DATA_LOSS, Severity.ERROR} for d in calls.diagnostics)
+    lost |= not calls.calls and not calls.groups  # a process has a group before it dumps
+    lost |= any(call.state not in _STATES for call in calls.calls) or _outside(calls)
+    of = _rank(calls, calls.rank)
+    timed_out = _timed_out(calls, path)
+    return Dump(path, of, _groups(calls, of), lost, any(timed_out) if timed_out else None)
+
+
+def recorded_evidence(recordings: Iterable[tuple[str, RecordedCalls]]) -> Evidence | None:
+    """What recordings say of their ranks, with the path of each; None without one."""
+    dumps = (dump_of(path, calls) for path, calls in recordings)
+    return dump_evidence((dump for dump in dumps if dump is not None), ())
+
+
+def dump_evidence(dumps: Iterable[Dump], others: Iterable[tuple[str, bool]]) -> Evidence | None:
     """What dumps say of their ranks; None without one.
 
-    dumps   path and recording
     others  path of each file that is no dump, and whether it holds anything
     """
-    read: dict[int, RecordedCalls] = {}
+    read: dict[int, Dump] = {}
     damaged: set[int] = set()
     kinds = set()
     sources: list[str] = []
-    timed_out: list[bool] = []
-    for path, calls in dumps:
-        if calls.rank is None:
-            continue
-        sources.append(path)
-        kinds.add(_kind(path))
-        lost = any(d.severity in {Severity.DATA_LOSS, Severity.ERROR} for d in calls.diagnostics)
-        lost |= not calls.calls and not calls.groups  # a process has a group before it dumps
-        lost |= any(call.state not in _STATES for call in calls.calls) or _outside(calls)
+    overdue: set[bool | None] = set()
+    for dump in dumps:
+        rank = dump.of.rank
+        sources.append(dump.path)
+        kinds.add(_kind(dump.path))
         # Two dumps of one rank: no name says which is of this job.
-        if lost or calls.rank in read:
-            damaged.add(calls.rank)
-        read[calls.rank] = calls
-        timed_out += _timed_out(calls, path)
+        if dump.damaged or rank in read:
+            damaged.add(rank)
+        read[rank] = dump
+        overdue.add(dump.overdue)
     if not read:
         return None
     unread = [
-        (rank, holds)
+        (number, holds)
         for path, holds in others
-        if _kind(path) in kinds and (rank := flight_recorder.rank_of(path)) is not None
+        if _kind(path) in kinds and (number := flight_recorder.rank_of(path)) is not None
     ]
     damaged |= {rank for rank, holds in unread if holds and rank not in read}
     empty = {rank for rank, holds in unread if not holds}
-    undamaged = [calls for rank, calls in read.items() if rank not in damaged]
-    ranks = tuple(_rank(calls) for calls in undamaged)
-    groups = _groups(undamaged, ranks)
-    members = {rank for _, ranks in groups for rank in ranks}
+    undamaged = [dump for rank, dump in read.items() if rank not in damaged]
+    groups: dict[str, tuple[int, ...]] = {}
+    for dump in undamaged:
+        for name, ranks in dump.groups:
+            groups.setdefault(name, ranks)
+    members = {rank for ranks in groups.values() for rank in ranks}
     return Evidence(
         kind="dumps",
-        ranks=ranks,
-        groups=groups,
+        ranks=tuple(dump.of for dump in undamaged),
+        groups=tuple(groups.items()),
         silent=tuple(sorted((members | empty) - set(read) - damaged)),
         damaged=tuple(sorted(damaged)),
         sources=tuple(sources),
-        timed_out=any(timed_out) if timed_out else None,
+        timed_out=True if True in overdue else False if False in overdue else None,
     )
 
 
@@ -118,14 +143,9 @@ def _timed_out(calls: RecordedCalls, path: str) -> list[bool]:
     ]
 
 
-def _groups(
-    dumps: Iterable[RecordedCalls], made: Iterable[RankEvidence]
-) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    found: dict[str, tuple[int, ...]] = {}
-    for calls in dumps:
-        for name, ranks in calls.groups:
-            found.setdefault(_name(name, ranks), ranks)
-    for pair in {call.group for of in made for call in of.calls if call.op == "SendRecv"}:
+def _groups(calls: RecordedCalls, of: RankEvidence) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    found = {_name(name, ranks): ranks for name, ranks in calls.groups}
+    for pair in sorted({call.group for call in of.calls if call.op == "SendRecv"}):
         sender, _, receiver = pair.rpartition(": ")[2].partition(" to ")
         found.setdefault(pair, (int(sender), int(receiver)))
     return tuple(found.items())
@@ -136,13 +156,12 @@ def _name(name: str, ranks: tuple[int, ...]) -> str:
     return f"{name} {list(ranks)}" if len(ranks) <= 8 else f"{name} [{ranks[0]}, … {ranks[-1]}]"
 
 
-def _rank(calls: RecordedCalls) -> RankEvidence:
-    assert calls.rank is not None
+def _rank(calls: RecordedCalls, rank: int) -> RankEvidence:
     groups = dict(calls.groups)
     return RankEvidence(
-        rank=calls.rank,
+        rank=rank,
         source=calls.dialect,
-        calls=tuple(_calls(calls)),
+        calls=tuple(_calls(calls, rank)),
         reached=tuple(
             (_name(s.group, groups[s.group]), s.last_enqueued)
             for s in calls.status
@@ -153,42 +172,67 @@ def _rank(calls: RecordedCalls) -> RankEvidence:
     )
 
 
-def _calls(calls: RecordedCalls) -> list[Call]:
+class _Made(msgspec.Struct, frozen=True):
+    """What calls of one collective have in common."""
+
+    group: str
+    op: str
+    datatype: str | None
+
+
+def _calls(calls: RecordedCalls, rank: int) -> list[Call]:
     groups = dict(calls.groups)
     names = {name: _name(name, ranks) for name, ranks in calls.groups}
+    made: dict[int, _Made | None] = {}
     places: dict[str, int] = {}
     found = []
     for call in calls.calls:
-        key = call.collective.group
-        if key is None or key not in groups:
+        what = call.collective
+        if (key := id(what)) not in made:
+            made[key] = _made(what, groups, names, rank)
+        if (of := made[key]) is None:
             continue
-        group, op = names[key], str(call.collective.op.value)
-        seq = call.seq
-        if call.collective.op.point_to_point:
-            pair = _pair(call, groups[key], calls.rank)
-            # Senders and receivers count each for itself: a pair meets by its own number.
-            if pair is None or calls.coverage != "whole":
-                continue
-            group, op, seq = f"{group}: {pair[0]} to {pair[1]}", "SendRecv", None
-        places[group] = places.get(group, 0) + 1
+        # Senders and receivers count each for itself: a pair meets by its own number.
+        transfer = of.op == "SendRecv"
+        if transfer and calls.coverage != "whole":
+            continue
+        place = places[of.group] = places.get(of.group, 0) + 1
         found.append(
             Call(
-                group=group,
-                seq=places[group] if seq is None else seq,
-                op=op,
-                count=call.collective.in_count,
-                datatype=None if (d := call.collective.datatype) is None else str(d.value),
-                completed=call.state == "completed",
-                time_ns=call.start_ns,
-                frames=call.frames,
+                of.group,
+                place if call.seq is None or transfer else call.seq,
+                of.op,
+                what.in_count,
+                of.datatype,
+                None,
+                call.state == "completed",
+                call.start_ns,
+                call.frames,
             )
         )
     return found
 
 
-def _pair(call: RecordedCall, members: tuple[int, ...], rank: int | None) -> tuple[int, int] | None:
-    peer = call.collective.peer
-    if rank is None or peer is None or peer >= len(members):
+def _made(
+    what: TraceCollective,
+    groups: Mapping[str, tuple[int, ...]],
+    names: Mapping[str, str],
+    rank: int,
+) -> _Made | None:
+    """None of a call whose group, or whose peer, is not known."""
+    if what.group is None or what.group not in groups:
         return None
-    other = members[peer]
-    return (rank, other) if call.collective.op.value == "Send" else (other, rank)
+    group, op = names[what.group], str(what.op.value)
+    if what.op.point_to_point:
+        pair = _pair(what, groups[what.group], rank)
+        if pair is None:
+            return None
+        group, op = f"{group}: {pair[0]} to {pair[1]}", "SendRecv"
+    return _Made(group, op, None if what.datatype is None else str(what.datatype.value))
+
+
+def _pair(what: TraceCollective, members: tuple[int, ...], rank: int) -> tuple[int, int] | None:
+    if what.peer is None or what.peer >= len(members):
+        return None
+    other = members[what.peer]
+    return (rank, other) if what.op is Op.SEND else (other, rank)

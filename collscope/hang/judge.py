@@ -61,7 +61,12 @@ def judge(evidence: Sequence[Evidence]) -> Verdict:
         verdict = found[0]
         if runs:
             verdict = nobody("Ranks made calls between two answers: the job runs.")
-    return replace(verdict, sources=tuple(s for one in evidence for s in one.sources))
+    remarks = dict.fromkeys(remark for one in evidence for remark in one.remarks)
+    return replace(
+        verdict,
+        sources=tuple(s for one in evidence for s in one.sources),
+        remarks=tuple(remarks),
+    )
 
 
 def _failed_gpus(evidence: Sequence[Evidence]) -> dict[int, Claim]:
@@ -143,7 +148,7 @@ def _by_calls(evidence: Evidence) -> Verdict:
         for rank, of in known.items()
         if (call := _first_open(rank, of.calls)) is not None
     }
-    if evidence.kind == "logs" and (far := _went_on(known, open_calls)):
+    if evidence.hosts_alone and (far := _went_on(known, open_calls)):
         reason = (
             f"The logs of {_ranks(far)} differ from others and go on for more than {TURNS_AHEAD}"
             " turns of the loop: lines may be lost."
@@ -152,7 +157,7 @@ def _by_calls(evidence: Evidence) -> Verdict:
     if not open_calls:
         # Which calls the GPUs ended is not in a log: all calls found their like.
         verdict = None
-        if evidence.kind == "logs":
+        if evidence.hosts_alone:
             verdict = _judged_by_pattern(known, open_calls, set(known), _LAUNCHES)
         reason = "No rank has a call that did not complete."
         return verdict or _undecided(evidence, open_calls, (), reason)
@@ -162,7 +167,7 @@ def _by_calls(evidence: Evidence) -> Verdict:
     found = _walk(evidence, known, open_calls)
     involved = set(found.never_called) | set(open_calls)
     if found.different or found.never_called or found.silent or _circle(found.held_up):
-        ahead = _LAUNCHES if evidence.kind == "logs" else 0
+        ahead = _LAUNCHES if evidence.hosts_alone else 0
         verdict = _judged_by_pattern(known, open_calls, _near(evidence, found, involved), ahead)
         if verdict is not None:
             return verdict
@@ -203,7 +208,7 @@ def _standing_out(
     doubtful = found.unknown or found.ended_elsewhere or len(found.silent) > 1
     silent = {} if doubtful else found.silent
     # Where logs end, their job may have been stopped: its hosts are not all at the same call.
-    by_log = evidence.kind == "logs"
+    by_log = evidence.hosts_alone
     sure = "likely" if by_log else "certain"
     for ranks, what, certainty, reason in (
         (found.never_called, "host_never_called", sure, "made all its calls before this one"),

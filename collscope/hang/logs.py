@@ -119,18 +119,18 @@ def log_evidence(
             if call.op == "SendRecv":
                 sender, _, receiver = call.group.rpartition(": ")[2].partition(" to ")
                 groups.setdefault(call.group, (int(sender), int(receiver)))
-    played = _played(made, groups)
+    ended = played(made, groups)
     return Evidence(
         kind="logs",
         ranks=tuple(
             RankEvidence(
-                rank, "nccl_log", tuple(played[rank]),
+                rank, "nccl_log", tuple(ended[rank]),
                 host=logs[process[0]][1].processes.host[process[1]] or None,
                 pid=logs[process[0]][1].processes.pid[process[1]] or None,
                 gpu=next((c.gpu for c in comms[process].values()), None),
             )
             for process, rank in sorted(rank_of.items(), key=lambda item: item[1])
-            if rank in played
+            if rank in ended
         ),
         groups=tuple(groups.items()),
         damaged=tuple(sorted(damaged)),
@@ -254,7 +254,7 @@ def _calls(
     return found
 
 
-def _played(
+def played(
     made: Mapping[int, Sequence[Call]], groups: Mapping[str, tuple[int, ...]]
 ) -> dict[int, list[Call]]:
     """The calls, with those completed that ended if each rank's calls end one after the other.

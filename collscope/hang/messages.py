@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LINE_BYTES = 1 << 16  # of a longer line the beginning is read
 _WORTH = re.compile(
     rb"WorkNCCL\(|[Ll]ast enqueued|monitoredBarrier|join collective|Traceback|Error|exitcode"
-    rb"|rank  |host  |\bXid\b"
+    rb"|rank  |host  |\bXid\b|NCCL DIAG"
 )
 # [rank2]:[E1123 21:30:43.6 ProcessGroupNCCL.cpp:689] [Rank 1] Watchdog caught …: the first is the
 # rank of the job, the second that of the group.
@@ -49,6 +49,10 @@ _FAILED_HOST = re.compile(r"^\s*host\s+: (\S+)")
 _FAILED_CODE = re.compile(r"^\s*exitcode\s+: (-?\d{1,5}) \(pid: (\d{1,10})\)")
 # NVRM: Xid (PCI:0000:c1:00): 79, pid=1234, name=python, GPU has fallen off the bus.
 _XID = re.compile(r"\bXid \(PCI:[\w:.]+\): (\d{1,4}), pid='?(\d{1,10})")
+# node042:12345 NCCL DIAG [INFO] ECC: uncorrected volatile errors on rank(s) {2} (worst=3) across …
+# (src/ras/diagnostics_*.cc and src/diagnostics of NCCL 2.31 to 2.32; RCCL has the same)
+_DIAG = re.compile(r"\bNCCL DIAG (?:\[INFO\] *(\S.{0,300}))?")
+_DIAG_UNKNOWN = re.compile(r"unavailable|incomplete|no kernel-log source|truncated|skipped")
 _ENDED_BY_OTHERS = {-15, -6, 0}  # by the launcher, by the watchdog's abort, and no failure
 _XID_AFTER_AN_END = {43, 45}  # a process was stopped or ended: a consequence
 # What a rank raises because another one holds it up, or went away.
@@ -81,6 +85,7 @@ class Messages:
         self.raised: dict[int, str] = {}
         self.gpu_errors: set[int] = set()  # ranks whose exception is an error of their GPU
         self.xids: list[tuple[int, int]] = []  # (process, Xid)
+        self.diagnoses: dict[str, None] = {}  # of NCCL
 
     def read(self, path: str, chunks: Iterable[bytes]) -> bool:
         """Take the lines of a file; whether one of them says something."""
@@ -132,6 +137,7 @@ class _File:
         if xid := _XID.search(line):
             found.xids.append((int(xid[2]), int(xid[1])))
             self.said = True
+        self._diagnostics(line)
         self._launcher(line)
 
     def _rank(self, line: str) -> int | None:
@@ -148,6 +154,13 @@ class _File:
             rank = int(text[:9])
             claim = Claim(rank, what, f"Rank {rank} {reason}.")
             self.found.claims.setdefault(rank, claim)
+            self.said = True
+
+    def _diagnostics(self, line: str) -> None:
+        """What NCCL's own diagnostics find in the machine."""
+        if found := _DIAG.search(line):
+            if found[1] and not _DIAG_UNKNOWN.search(found[1]):
+                self.found.diagnoses.setdefault(found[1].rstrip())
             self.said = True
 
     def _launcher(self, line: str) -> None:
@@ -205,6 +218,8 @@ def message_evidence(found: Messages) -> Evidence | None:
         sources=tuple(found.sources),
         claims=tuple(claims.values()),
         xids=tuple(x for x in found.xids if x[1] not in _XID_AFTER_AN_END),
+        # A difference of settings, or an error long ago, is among them: they prove nothing.
+        remarks=tuple(found.diagnoses),
     )
 
 

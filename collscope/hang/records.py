@@ -16,7 +16,7 @@ WHAT = (
 )  # fmt: skip
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """A rank's call of a collective, or one side of a transfer."""
 
     group: str  # its name, or of a transfer "GROUP: SENDER to RECEIVER"
@@ -70,7 +70,7 @@ class Counts(msgspec.Struct, frozen=True):
 class Evidence(msgspec.Struct, frozen=True):
     """What the sources of one kind say of a job."""
 
-    kind: str  # dumps, logs, stderr, ras
+    kind: str  # dumps, logs, recorder, inspector, stderr, ras
     ranks: tuple[RankEvidence, ...] = ()
     groups: tuple[tuple[str, tuple[int, ...]], ...] = ()  # (group, world ranks)
     silent: tuple[int, ...] = ()  # wrote nothing, though others did
@@ -81,6 +81,12 @@ class Evidence(msgspec.Struct, frozen=True):
     counts: tuple[Counts, ...] = ()
     xids: tuple[tuple[int, int], ...] = ()  # (process, Xid) of GPUs that failed
     runs: bool = False  # it went on between two answers
+    remarks: tuple[str, ...] = ()  # what NCCL's diagnostics found in the machine
+
+    @property
+    def hosts_alone(self) -> bool:
+        """Whether it shows what hosts called, and not what GPUs ended."""
+        return self.kind in {"logs", "recorder"}
 
 
 class Who(msgspec.Struct, frozen=True):
@@ -116,4 +122,7 @@ class Verdict(msgspec.Struct, frozen=True):
     frames: tuple[str, ...] = ()  # of the call, "function file:line", the innermost first
     last_completed: str | None = None  # of the first of `who`; null: not known
     sources: tuple[str, ...] = ()  # files that were read
+    remarks: tuple[
+        str, ...
+    ] = ()  # what NCCL's diagnostics found in the machine: they decide nothing
     schema: str = SCHEMA

@@ -98,7 +98,7 @@ class TraceFile(msgspec.Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = msgspec.field(default=())
 
 
-class RecordedCall(msgspec.Struct, frozen=True):
+class RecordedCall(msgspec.Struct, frozen=True, gc=False):
     """One rank's collective without GPU times: flight recorder, Inspector, RCCL recorder, …"""
 
     collective: TraceCollective

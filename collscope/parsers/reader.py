@@ -125,7 +125,9 @@ def whole_characters(data: bytes) -> bytes:
     >>> whole_characters(rb'"\udfff \ud83d\ude00"')
     b'"\\ufffd \\ud83d\\ude00"'
     """
-    return _HALF.sub(rb"\\ufffd", data) if b"\\u" in data else data
+    # One character is found many times as fast as two.
+    escaped = b"\\" in data and b"\\u" in data
+    return _HALF.sub(rb"\\ufffd", data) if escaped else data
 
 
 def text_of(head: bytes) -> str:

@@ -207,6 +207,27 @@ def test_a_stored_run_gives_the_verdict_of_its_files(tmp_path: Path, decided: bo
     assert (of_run.code, of_run.out) == (of_files.code, of_files.out)
 
 
+@pytest.mark.parametrize("late_s", [60, 1])
+def test_the_report_names_whom_the_command_names(tmp_path: Path, late_s: int) -> None:
+    dumps, db = tmp_path / "dumps", tmp_path / "a.db"
+    dumps.mkdir()
+    for rank in range(4):
+        steps = loop(rank)[: 22 if rank == 2 else None]
+        write(dumps, rank, steps, 22 if rank > 1 else 23, late_s)
+    assert collscope("ingest", "auto", dumps, "--db", db).code == 0
+    report = json.loads(collscope("report", "--db", db, "--format", "json").out)
+    of_run = json.loads(collscope("hang", "--run", "main", "--db", db, "--format", "json").out)
+    codes = {finding["code"]: finding for finding in report["findings"]}
+    if late_s == 60:
+        assert report["hang"] == of_run
+        assert "rank 2 did not make the call" in codes["hang"]["title"]
+        assert not codes.keys() & {"ranks_stopped", "ranks_open"}
+    else:  # the job runs: what the ranks differ in is listed, and nobody is named
+        assert (report["hang"], of_run["who"]) == (None, [])
+        assert "hang" not in codes
+        assert codes.keys() & {"ranks_stopped", "ranks_open"}
+
+
 def test_a_damaged_dump_of_a_store_names_nobody(tmp_path: Path) -> None:
     dumps, db = tmp_path / "dumps", tmp_path / "a.db"
     dumps.mkdir()

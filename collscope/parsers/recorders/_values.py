@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,8 +25,9 @@ _HEX = re.compile(r"\s*(?:0[xX])?([0-9a-fA-F]{1,16})\s*")
 _RANKS = re.compile(r"\s*\[?([0-9,\s]*)\]?\s*")
 _UNKNOWN = {"unknown", "n/a", "none"}
 _DEEPEST = 64  # levels
-# A text, so that brackets in it do not count, or a bracket.
-_BRACKETS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
+# A text, so that brackets in it do not count, or a bracket. One that is cut reaches to the end:
+# else each of its quotes would be looked at as the beginning of another one.
+_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 _DECODER = json.JSONDecoder()
 
 
@@ -98,8 +100,18 @@ def ranks(value: object) -> tuple[int, ...]:
     ((0, 1, 2, 3), (4, 5), ())
     """
     if isinstance(value, str) and len(value) < 8 * _LARGEST_LIST:
-        match = _RANKS.fullmatch(value)
-        value = match[1].replace(",", " ").split() if match else ()
+        return _listed(value)
+    return _ranks(value)
+
+
+@lru_cache(maxsize=64)
+def _listed(value: str) -> tuple[int, ...]:
+    """Ranks of a text: that of the group of all ranks stands in every rank's file."""
+    match = _RANKS.fullmatch(value)
+    return _ranks(match[1].replace(",", " ").split() if match else ())
+
+
+def _ranks(value: object) -> tuple[int, ...]:
     found = [whole(item) for item in sequence(value)]
     known = tuple(item for item in found if item is not None)
     return known if len(known) == len(found) else ()

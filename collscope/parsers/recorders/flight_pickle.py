@@ -9,13 +9,13 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
-import re
 
+from collscope._picklejson import convert
 from collscope.model import Severity
 from collscope.model.trace import RecordedCalls
 from collscope.parsers._notes import Notes
 from collscope.parsers.reader import recorder_reader
-from collscope.parsers.recorders.flight_recorder import from_dump
+from collscope.parsers.recorders.flight_recorder import as_written, from_dump, recording
 
 _MAGIC = b"\x80"
 _NEWEST_PROTOCOL = 5
@@ -39,25 +39,6 @@ _TUPLES = {"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"}
 # A dump has one tuple an entry. Hashing one goes as deep as they nest: more than 120 000 levels
 # fill a stack of 8 MiB, and the process ends there without an exception.
 _MOST_TUPLES = 1 << 16
-# The same instructions as bytes, but for tuples: those of a fixed length, short texts, and memo
-# numbers up to 2^21, for which the unpickler makes room of 16 MB. What matched is not given back.
-_SHORT_TEXTS = b"".join(
-    rb"|X%b\0\0\0.{%d}|\x8c%b.{%d}" % (byte, length, byte, length)
-    for length in range(256)
-    for byte in [rb"\x%02x" % length]
-)
-_RUN = re.compile(
-    rb"(?:[N\x88\x89()\x30-\x32aesu\]}ld\x94]|[Khq].|M..|[Jj]....|G.{8}"
-    rb"|r..[\x00-\x1f]\x00|\x8a\x06.{6}|\x8a\x08.{8}|\x80.|\x95.{8}%b)++" % _SHORT_TEXTS,
-    re.DOTALL,
-)
-_TUPLE_CODES = {b"t", b"\x85", b"\x86", b"\x87"}
-# Those that carry their length, in so many bytes: texts, bytes and long numbers.
-_LENGTHS = {
-    b"X": 4, b"\x8c": 1, b"\x8d": 8, b"U": 1, b"T": 4, b"B": 4, b"C": 1, b"\x8e": 8, b"\x8a": 1,
-    b"\x8b": 4,
-}  # fmt: skip
-_DEEP_RUN = re.compile(rb"[(\])}]{%d}" % (_DEEPEST + 1))
 
 
 class _Refused(pickle.UnpicklingError):
@@ -92,10 +73,13 @@ def parse(data: bytes, name: str) -> RecordedCalls:
     name   the file's name: the dump does not say which rank wrote it
     """
     notes = Notes()
+    # Nearly all are so plain that no unpickler is needed.
+    as_json = convert(data)
+    if as_json is not None and (found := as_written(as_json)) is not None:
+        return recording(*found, name, "flight_pickle", notes)
     dump: object = None
     try:
-        if not is_plain(data):
-            check_plain(data)
+        check_plain(data)
         dump = _PlainUnpickler(io.BytesIO(data)).load()
     except _Refused as refused:
         message = (
@@ -110,32 +94,6 @@ def parse(data: bytes, name: str) -> RecordedCalls:
     return from_dump(dump, name, "flight_pickle", notes)
 
 
-def is_plain(data: bytes) -> bool:
-    """True where `check_plain` would find nothing; a few times as fast, and False in doubt."""
-    if _DEEP_RUN.search(data):
-        return False
-    place = tuples = 0
-    while tuples <= _MOST_TUPLES:
-        if run := _RUN.match(data, place):
-            place = run.end()
-        opcode = data[place : place + 1]
-        if opcode in _TUPLE_CODES:
-            tuples += 1
-            place += 1
-            continue
-        if opcode == pickle.STOP:
-            return True
-        width = _LENGTHS.get(opcode)
-        if width is None:
-            return False
-        begin = place + 1 + width
-        length = int.from_bytes(data[place + 1 : begin], "little")
-        if length > _LONGEST_VALUE or begin + length > len(data):
-            return False
-        place = begin + length
-    return False
-
-
 def check_plain(data: bytes) -> None:
     """Look at every instruction before any is executed.
 
@@ -148,7 +106,7 @@ def check_plain(data: bytes) -> None:
         if opcode.name not in _ALLOWED:
             raise _Refused(opcode.name)
         # The unpickler makes room for every memo number up to the one that is put.
-        if opcode.name in _PUTS and (not isinstance(argument, int) or argument > place):
+        if opcode.name in _PUTS and (not isinstance(argument, int) or argument > max(place, 255)):
             raise _Refused(f"{opcode.name} {argument}")
         if isinstance(argument, str | bytes) and len(argument) > _LONGEST_VALUE:
             raise _Refused(f"{opcode.name} of {len(argument)} bytes")

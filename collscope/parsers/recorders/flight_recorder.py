@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from math import prod
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -71,43 +71,78 @@ _STATUS_TEXT = (
     " was not enqueued. The status is not used."
 )
 _AGAIN_TEXT = "The dump stands in the file again, equal in every field: it was counted once."
-_TYPES = ("input_dtypes", "output_dtypes")
 _MOST_FRAMES = 16  # of a call: the innermost show where it stands
 _MOST_RANKS = 1 << 24  # of all groups together, and characters that list them
 
 
-class _Entry(TypedDict, total=False):
-    """Fields of an entry that are read; frames are most of a dump, and a few calls' are read."""
-
-    record_id: Any
-    pg_id: Any
-    process_group: Any
-    collective_seq_id: Any
-    p2p_seq_id: Any
-    op_id: Any
-    profiling_name: Any
-    time_created_ns: Any
-    time_discovered_started_ns: Any
-    time_discovered_completed_ns: Any
-    duration_ms: Any
-    timeout_ms: Any
-    input_sizes: Any
-    input_dtypes: Any
-    output_sizes: Any
-    output_dtypes: Any
-    state: Any
-    is_p2p: Any
-    frames: msgspec.Raw
+_Whole = Annotated[int, msgspec.Meta(ge=0, le=LIMIT - 1)]
+_ABSENT = msgspec.Raw()
 
 
-class _Dump(TypedDict, total=False):
+class _Entry(msgspec.Struct, frozen=True, gc=False):
+    """An entry. Its numbers are checked; what other entries repeat is decoded once, in `_Kind`.
+
+    The garbage collector does not count these: with them it would walk the whole dump again.
+    """
+
+    record_id: _Whole | None = None  # of the entry in its process, from 0
+    pg_id: _Whole | None = None
+    # of the collective in its group, from 1; a coalesced group has one
+    collective_seq_id: _Whole | None = None
+    # of the Send or Recv, or of its batch, in its group, from 1
+    p2p_seq_id: _Whole | None = None
+    op_id: _Whole | None = None  # of the operation in its group, from 1
+    time_created_ns: int | None = None
+    time_discovered_started_ns: _Whole | None = None
+    time_discovered_completed_ns: _Whole | None = None
+    duration_ms: float | None = None
+    timeout_ms: float | None = None
+    state: str | None = None
+    is_p2p: bool | None = None
+    # Of JSON these are undecoded.
+    process_group: Any = _ABSENT
+    profiling_name: Any = _ABSENT
+    input_sizes: Any = _ABSENT
+    input_dtypes: Any = _ABSENT
+    output_sizes: Any = _ABSENT
+    output_dtypes: Any = _ABSENT
+    frames: Any = _ABSENT
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    """What entries have in common that a loop makes again and again."""
+
+    group: str | None
+    name: str | None
+    sizes: tuple[object, object]  # in, out
+    types: tuple[object, object]
+    one_sided: bool  # by its field is_p2p
+    closes: bool  # it ends a coalesced group
+
+
+_Row: TypeAlias = "tuple[_Entry, _Kind]"
+
+
+class _Written(_Entry, frozen=True, gc=False):
+    """An entry of JSON as PyTorch writes it; frames are most of a dump, and few are read."""
+
+    process_group: msgspec.Raw = _ABSENT
+    profiling_name: msgspec.Raw = _ABSENT
+    input_sizes: msgspec.Raw = _ABSENT
+    input_dtypes: msgspec.Raw = _ABSENT
+    output_sizes: msgspec.Raw = _ABSENT
+    output_dtypes: msgspec.Raw = _ABSENT
+    frames: msgspec.Raw = _ABSENT
+
+
+class _Dump(msgspec.Struct, frozen=True, gc=False):
     """Fields of a dump that are read."""
 
-    entries: list[_Entry]
-    pg_config: Any
-    pg_status: Any
-    comm_lib_version: Any
-    nccl_version: Any
+    entries: list[_Written]
+    pg_config: Any = None
+    pg_status: Any = None
+    comm_lib_version: Any = None
+    nccl_version: Any = None
 
 
 def sniff(head: bytes) -> bool:
@@ -121,9 +156,11 @@ def parse(data: bytes, name: str) -> RecordedCalls:
     name   the file's name: the dump does not say which rank wrote it
     """
     notes = Notes()
+    if (rows := as_written(data)) is not None:
+        return recording(*rows, name, "flight_recorder", notes)
     source = data.decode("utf-8", errors="replace")
     begin = max(source.find("{"), 0)
-    found = decode_document(source, begin, _Dump)
+    found = decode_document(source, begin)
     if found is None:
         shallow, deep = without_deep(source)
         found = decode(shallow, begin) if deep else None
@@ -138,45 +175,131 @@ def parse(data: bytes, name: str) -> RecordedCalls:
     return from_dump({"entries": _whole_entries(source)}, name, "flight_recorder", notes)
 
 
+def as_written(data: bytes) -> tuple[Sequence[_Row], Mapping[object, object]] | None:
+    """Entries and other fields of a dump whose fields are all what PyTorch makes them; else None.
+
+    It gives what `from_dump` finds in the whole text, a few times as fast.
+    """
+    try:
+        dump = msgspec.json.decode(data, type=_Dump)
+        kinds: dict[Hashable, _Kind] = {}
+        rows: list[_Row] = []
+        for entry in dump.entries:
+            fields = (
+                entry.process_group, entry.profiling_name, entry.input_sizes, entry.output_sizes,
+                entry.input_dtypes, entry.output_dtypes,
+            )  # fmt: skip
+            key = (entry.pg_id, entry.is_p2p, *map(bytes, fields))
+            kind = kinds.get(key)
+            if kind is None:
+                values = (msgspec.json.decode(raw) if raw else None for raw in fields)
+                kind = kinds[key] = _kind(entry.pg_id, entry.is_p2p, *values)
+            rows.append((entry, kind))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return rows, {
+        "pg_config": dump.pg_config,
+        "pg_status": dump.pg_status,
+        "comm_lib_version": dump.comm_lib_version,
+        "nccl_version": dump.nccl_version,
+    }
+
+
 def from_dump(dump: object, name: str, dialect: str, notes: Notes) -> RecordedCalls:
     """Records of a decoded dump, whichever form it had."""
     fields = mapping(dump)
+    # One object in many places is one entry: only a hostile pickle does that.
+    entries = list({id(e): mapping(e) for e in sequence(fields.get("entries"))}.values())
+    return recording(_rows(entries), fields, name, dialect, notes)
+
+
+def _rows(entries: Iterable[Mapping[object, object]]) -> list[_Row]:
+    kinds: dict[Hashable, _Kind] = {}
+    rows = []
+    for entry in entries:
+        read = entry.get
+        pg_id, one_sided = whole(read("pg_id")), read("is_p2p") is True
+        named, title = read("process_group"), read("profiling_name")
+        sizes = read("input_sizes"), read("output_sizes")
+        types = read("input_dtypes"), read("output_dtypes")
+        key = (pg_id, one_sided, *map(_marked, (named, title, *sizes, *types)))
+        kind = kinds.get(key)
+        if kind is None:
+            kind = kinds[key] = _kind(pg_id, one_sided, named, title, *sizes, *types)
+        created = read("time_created_ns")
+        made = _Entry(
+            whole(read("record_id")), pg_id, whole(read("collective_seq_id")),
+            whole(read("p2p_seq_id")), whole(read("op_id")),
+            created if type(created) is int else whole(created),
+            whole(read("time_discovered_started_ns")), whole(read("time_discovered_completed_ns")),
+            number(read("duration_ms")), number(read("timeout_ms")), text(read("state")),
+            frames=read("frames"),
+        )  # fmt: skip
+        rows.append((made, kind))
+    return rows
+
+
+def _marked(value: object) -> Hashable:
+    """Equal for equal texts; else for one object."""
+    return value if type(value) is str or value is None else (id(value),)
+
+
+def _kind(
+    pg_id: int | None, one_sided: object, named: object, title: object, *values: object
+) -> _Kind:
+    into, out, in_types, out_types = values
+    listed = sequence(named)
+    name = text(title)
+    return _Kind(
+        group=text(listed[0]) if listed else None if pg_id is None else str(pg_id),
+        name=name,
+        sizes=(into, out),
+        types=(in_types, out_types),
+        one_sided=one_sided is True,
+        closes=bool(_CLOSES_GROUP.fullmatch(name or "")),
+    )
+
+
+def recording(
+    rows: Sequence[_Row],
+    fields: Mapping[object, object],
+    name: str,
+    dialect: str,
+    notes: Notes,
+) -> RecordedCalls:
+    """Records of a dump's entries and other fields."""
     groups = _groups(fields.get("pg_config"))
     world = max((len(members) for members in groups.values()), default=None)
     rank = rank_of(name)
-    # One object in many places is one entry: only a hostile pickle does that.
-    entries = list({id(e): mapping(e) for e in sequence(fields.get("entries"))}.values())
-    numbered = once([_numbered(entry) for entry in entries], lambda n: n.key, notes)
-    entries = [n.entry for n in numbered]
+    rows = once(rows, _key, notes)
     # torchcomms counts the calls of all groups, from 0, once; PyTorch those of each, from 1.
-    one_counter = bool(numbered) and all(
-        n.collective == n.op == n.record and not n.transfer for n in numbered
+    one_counter = bool(rows) and all(
+        e.collective_seq_id == e.op_id == e.record_id and not e.p2p_seq_id for e, _ in rows
     )
-    whole_buffer = bool(numbered) and numbered[0].record == 0
+    whole_buffer = bool(rows) and rows[0][0].record_id == 0
     if one_counter and not whole_buffer:
         notes.add(Severity.NOTICE, "numbers_of_process", _NUMBERS_TEXT, 1)
-    status = _agreed(_status(fields.get("pg_status"), numbered), numbered, notes)
-    missing = _lacking(numbered, status, one_counter=one_counter)
-    if any(text(entry.get("state")) == "completed" for entry in entries):
+    status = _agreed(_status(fields.get("pg_status"), rows), rows, notes)
+    missing = _lacking(rows, status, one_counter=one_counter)
+    if any(entry.state == "completed" for entry, _ in rows):
         note_missing(notes, missing)
     else:  # _dump_nccl_trace(onlyActive=True) leaves the completed ones out
         notes.add(Severity.NOTICE, "only_active", _ACTIVE_TEXT, 1, count=missing)
     # Where only the operations are numbered, they number the collectives, but for those that are
     # made together.
-    by_op = not any(n.collective or n.transfer for n in numbered) and (
-        len({(n.group, n.op) for n in numbered}) == len(numbered)
+    by_op = not any(e.collective_seq_id or e.p2p_seq_id for e, _ in rows) and (
+        len({(kind.group, e.op_id) for e, kind in rows}) == len(rows)
     )
-    counter = "op_id" if by_op else "collective_seq_id"
     reader = _Entries(
-        groups, rank, notes, counter, one_counter=one_counter, whole_buffer=whole_buffer
+        groups, rank, notes, by_op=by_op, one_counter=one_counter, whole_buffer=whole_buffer
     )
     read = []
-    for place, entry in enumerate(entries, start=1):
-        if text(entry.get("profiling_name")) is None:
+    for place, row in enumerate(rows, start=1):
+        if row[1].name is None:
             message = "Entries without a name were skipped."
             notes.add(Severity.DATA_LOSS, "entry_without_name", message, place)
             continue
-        read.append((entry, reader.call(entry, place)))
+        read.append((row, reader.call(row, place)))
     calls = _without_closing(read)
     if not calls:
         notes.add(Severity.NOTICE, "no_calls", "The recording holds no collectives.", 1)
@@ -212,48 +335,20 @@ def _note_second(source: str, first: tuple[object, int], notes: Notes) -> None:
         place = len(source) - len(rest) + second[1]
 
 
-class _Numbered(msgspec.Struct, frozen=True, gc=False):
-    """An entry and all the numbers that it has; None where one is absent or cannot be read.
+def _key(row: _Row) -> Hashable | None:
+    """Equal for entries that cannot be two: a number stands once in the buffer.
 
-    The garbage collector does not count these: with them it would walk the whole dump again.
+    An entry that was copied under a new record_id has its operation's number and time still.
+    The entry that ends a coalesced group has the number of the group's last call, and another
+    name.
     """
-
-    entry: Mapping[object, object]
-    group: str | None
-    record: int | None  # of the entry in its process, from 0
-    collective: int | None  # of the collective in its group, from 1; a coalesced group has one
-    transfer: int | None  # of the Send or Recv, or of its batch, in its group, from 1
-    op: int | None  # of the operation in its group, from 1
-
-    @property
-    def key(self) -> Hashable | None:
-        """Equal for entries that cannot be two: a number stands once in the buffer.
-
-        An entry that was copied under a new record_id has its operation's number and time still.
-        The entry that ends a coalesced group has the number of the group's last call, and another
-        name.
-        """
-        created = self.entry.get("time_created_ns")
-        if self.op is None or type(created) is not int:
-            return self.record
-        return self.group, self.op, created, text(self.entry.get("profiling_name"))
+    entry, kind = row
+    if entry.op_id is None or entry.time_created_ns is None:
+        return entry.record_id
+    return kind.group, entry.op_id, entry.time_created_ns, kind.name
 
 
-def _numbered(entry: Mapping[object, object]) -> _Numbered:
-    read = entry.get
-    return _Numbered(
-        entry,
-        _group(entry),
-        whole(read("record_id")),
-        whole(read("collective_seq_id")),
-        whole(read("p2p_seq_id")),
-        whole(read("op_id")),
-    )
-
-
-def _lacking(
-    entries: Sequence[_Numbered], status: Sequence[GroupStatus], *, one_counter: bool
-) -> int:
+def _lacking(rows: Sequence[_Row], status: Sequence[GroupStatus], *, one_counter: bool) -> int:
     """Entries that the process made between the first and the last of the dump, and lacks.
 
     The numbers of an entry repeat each other, so that the largest of their gaps counts. A process
@@ -263,16 +358,16 @@ def _lacking(
     A group's last call is enqueued after its entry was made, so that the dump has an entry with the
     number of the last one enqueued, or a later one (workEnqueue of ProcessGroupNCCL.cpp).
     """
-    missing = _gaps([n.record for n in entries])
-    groups: dict[str | None, list[_Numbered]] = defaultdict(list)
-    for n in entries:
-        groups[n.group].append(n)
+    missing = _gaps([e.record_id for e, _ in rows])
+    groups: dict[str | None, list[_Entry]] = defaultdict(list)
+    for entry, kind in rows:
+        groups[kind.group].append(entry)
     if not one_counter:
-        collectives = sum(_gaps([n.collective or None for n in own]) for own in groups.values())
-        operations = sum(_gaps([n.op or None for n in own]) for own in groups.values())
+        collectives = sum(_gaps([e.collective_seq_id or None for e in o]) for o in groups.values())
+        operations = sum(_gaps([e.op_id or None for e in own]) for own in groups.values())
         missing = max(missing, collectives, operations)
     last = {
-        group: max(max(n.collective or 0, n.transfer or 0) for n in own)
+        group: max(max(e.collective_seq_id or 0, e.p2p_seq_id or 0) for e in own)
         for group, own in groups.items()
     }
     behind = (
@@ -290,21 +385,21 @@ def _gaps(numbers: Sequence[int | None]) -> int:
 
 
 def _agreed(
-    status: Sequence[GroupStatus], entries: Sequence[_Numbered], notes: Notes
+    status: Sequence[GroupStatus], rows: Sequence[_Row], notes: Notes
 ) -> tuple[GroupStatus, ...]:
     """Status of groups without those that their entries contradict.
 
     A call is enqueued before it can be completed. Only that decides: the watchdog raises the other
     two counters some time after the fact, and in a group with transfers all three may be of theirs.
     """
-    last = max((n.collective or 0 for n in entries), default=0)
+    last = max((e.collective_seq_id or 0 for e, _ in rows), default=0)
     if all(s.last_enqueued is None or s.last_enqueued >= last for s in status):
         return tuple(status)
-    sided = {n.group for n in entries if n.entry.get("is_p2p") is True or n.transfer}
+    sided = {kind.group for e, kind in rows if kind.one_sided or e.p2p_seq_id}
     done: dict[str | None, int] = {}
-    for n in entries:
-        if n.collective and text(n.entry.get("state")) == "completed":
-            done[n.group] = max(done.get(n.group, 0), n.collective)
+    for entry, kind in rows:
+        if entry.collective_seq_id and entry.state == "completed":
+            done[kind.group] = max(done.get(kind.group, 0), entry.collective_seq_id)
     kept = tuple(
         s
         for s in status
@@ -357,10 +452,10 @@ def _groups(config: object) -> dict[str, tuple[int, ...]]:
     return groups
 
 
-def _status(status: object, entries: Sequence[_Numbered]) -> tuple[GroupStatus, ...]:
+def _status(status: object, rows: Iterable[_Row]) -> tuple[GroupStatus, ...]:
     # "pg_status": {"5": {"last_enqueued_collective": 39416, …}}: keys are pg_id, not names.
     # The JSON form quotes the numbers; -1 says that none was.
-    names = {whole(n.entry.get("pg_id")): n.group for n in entries}
+    names = {entry.pg_id: kind.group for entry, kind in rows}
     found = []
     for key, value in mapping(status).items():
         counters = mapping(value)
@@ -377,17 +472,7 @@ def _status(status: object, entries: Sequence[_Numbered]) -> tuple[GroupStatus, 
     return tuple(found)
 
 
-def _group(entry: Mapping[object, object]) -> str | None:
-    named = sequence(entry.get("process_group"))
-    if named:
-        return text(named[0])
-    key = whole(entry.get("pg_id"))
-    return None if key is None else str(key)
-
-
-def _without_closing(
-    read: Iterable[tuple[Mapping[object, object], RecordedCall]],
-) -> tuple[RecordedCall, ...]:
+def _without_closing(read: Iterable[tuple[_Row, RecordedCall]]) -> tuple[RecordedCall, ...]:
     """Calls without the entries that end a coalesced group, whose state and times are the group's.
 
     source  startCoalescing, endCoalescing and pointToPoint of ProcessGroupNCCL.cpp: the calls of a
@@ -396,11 +481,11 @@ def _without_closing(
     """
     calls: list[RecordedCall] = []
     last: dict[str | None, tuple[bool, int | None, list[int]]] = {}  # per group: its last number
-    for entry, call in read:
-        group, one_sided = call.collective.group, call.together is not None
+    for (entry, kind), call in read:
+        group, one_sided = kind.group, call.together is not None
         sided, number_, places = last.get(group, (False, None, []))
-        if _CLOSES_GROUP.fullmatch(text(entry.get("profiling_name")) or ""):
-            of_places = whole(entry.get("p2p_seq_id" if sided else "collective_seq_id"))
+        if kind.closes:
+            of_places = entry.p2p_seq_id if sided else entry.collective_seq_id
             # torch up to 2.4 does not say of this entry that it is of transfers.
             known = bool(places) and number_ is not None and number_ == of_places
             if known and (sided or not one_sided):
@@ -412,13 +497,14 @@ def _without_closing(
             continue
         if (sided, number_) != (one_sided, call.seq):
             places = []
-        last[group] = (one_sided, call.seq, [*places, len(calls)])
+            last[group] = (one_sided, call.seq, places)
+        places.append(len(calls))
         calls.append(call)
     return tuple(calls)
 
 
-def _ended(call: RecordedCall, end: RecordedCall, entry: Mapping[object, object]) -> RecordedCall:
-    started = whole(entry.get("time_discovered_started_ns")) or None
+def _ended(call: RecordedCall, end: RecordedCall, entry: _Entry) -> RecordedCall:
+    started = entry.time_discovered_started_ns or None
     return replace(
         call, state=end.state, start_ns=started or call.start_ns, end_ns=end.end_ns or call.end_ns
     )
@@ -432,72 +518,73 @@ class _Entries:
         groups: Mapping[str, tuple[int, ...]],
         rank: int | None,
         notes: Notes,
-        counter: str,
         *,
+        by_op: bool,
         one_counter: bool,
         whole_buffer: bool,
     ) -> None:
         self._groups = groups
         self._rank = rank
         self._notes = notes
-        self._counter = counter  # the field that numbers collectives in their group
+        self._by_op = by_op  # else collective_seq_id numbers collectives in their group
         self._one_counter = one_counter
         self._numbered = not (one_counter and whole_buffer)  # else the order in a group numbers it
         self._elements: dict[int, int | None] = {}
-        self._ops: dict[str, Op] = {}  # by the name of an entry
-        self._known: dict[Hashable, TraceCollective] = {}  # most calls are made again and again
+        # Of a kind: its collective, the rank's number in the group, whether it has one side.
+        self._known: dict[int, tuple[TraceCollective, int | None, bool]] = {}
 
-    def call(self, entry: Mapping[object, object], place: int) -> RecordedCall:
+    def call(self, row: _Row, place: int) -> RecordedCall:
         """Call of one entry, which stands at a place in the dump."""
-        collective = self._collective(entry, place)
-        one_sided = collective.op.point_to_point or entry.get("is_p2p") is True
-        counter = "p2p_seq_id" if one_sided and not self._one_counter else self._counter
-        number_in_group = whole(entry.get(counter)) if self._numbered else None
-        started = whole(entry.get("time_discovered_started_ns")) or None
-        duration_ms = number(entry.get("duration_ms"))
-        members = collective.group_ranks or ()
+        entry, kind = row
+        known = self._known.get(id(kind))
+        if known is None:
+            known = self._collective(kind, place)
+        collective, group_rank, one_sided = known
+        number_in_group = None
+        if self._numbered:
+            collectives = entry.op_id if self._by_op else entry.collective_seq_id
+            sides = one_sided and not self._one_counter
+            number_in_group = entry.p2p_seq_id if sides else collectives
+        duration_ms, timeout_ms = number(entry.duration_ms), number(entry.timeout_ms)
+        state = text(entry.state)
         return RecordedCall(
             collective=collective,
             seq=number_in_group,
             # When its start was not discovered, the call was made at time_created_ns.
-            start_ns=started or whole(entry.get("time_created_ns")),
-            end_ns=whole(entry.get("time_discovered_completed_ns")) or None,
+            start_ns=entry.time_discovered_started_ns or whole(entry.time_created_ns),
+            end_ns=entry.time_discovered_completed_ns or None,
             duration_ns=None if duration_ms is None else _ns(duration_ms * 1e6),
-            state=text(entry.get("state")),
-            group_rank=members.index(self._rank) if self._rank in members else None,
+            state=state,
+            group_rank=group_rank,
             # A batch_isend_irecv has one number, a Send or Recv by itself has its own.
             together=number_in_group if one_sided and not self._one_counter else None,
-            frames=() if text(entry.get("state")) == "completed" else _frames(entry.get("frames")),
-            timeout_ns=_ns((number(entry.get("timeout_ms")) or 0) * 1e6) or None,
+            frames=() if state == "completed" else _frames(entry.frames),
+            timeout_ns=None if timeout_ms is None else _ns(timeout_ms * 1e6) or None,
         )
 
-    def _collective(self, entry: Mapping[object, object], place: int) -> TraceCollective:
-        """The collective of an entry, without the sizes and the type in which its sides differ."""
-        name = text(entry.get("profiling_name")) or ""
-        op = self._op(name)
-        datatype, factor = _datatype(entry)
-        group = _group(entry)
+    def _collective(self, kind: _Kind, place: int) -> tuple[TraceCollective, int | None, bool]:
+        """The collective of a kind, without the sizes and the type in which its sides differ."""
+        name = kind.name or ""
+        op = parse_collective(_BACKEND.sub("", name, count=1))
+        datatype, factor = _datatype(kind.types)
         # Of a scatter c10d records what a rank gets as the input, and the root's parts, [[0]] on
         # other ranks, as the output (scatter of ProcessGroupNCCL.cpp).
-        ends = ["input_sizes", "output_sizes"]
         turned = op is Op.SCATTER and not self._one_counter
         into, out = (
-            self._count(entry.get(end), factor) for end in (reversed(ends) if turned else ends)
+            self._count(shapes, factor) for shapes in (kind.sizes[::-1] if turned else kind.sizes)
         )
-        sides = [entry.get(side) for side in _TYPES]
         types: set[str | None] = set()
-        if sides[0] != sides[1]:  # they are equal in nearly all entries
-            types = {text(t) for side in sides for t in sequence(side)}
-        key = name, datatype, into, out, group
-        if not types and key in self._known:
-            return self._known[key]
-        members, arrow = self._groups.get(group or ""), _PEER.search(name)
+        if kind.types[0] != kind.types[1]:  # they are equal in nearly all entries
+            types = {text(t) for side in kind.types for t in sequence(side)}
+        members, arrow = self._groups.get(kind.group or ""), _PEER.search(name)
+        group_rank = members.index(self._rank) if members and self._rank in members else None
+        one_sided = kind.one_sided or op.point_to_point
         found = TraceCollective(
             op=op,
             datatype=datatype,
             in_count=into,
             out_count=out,
-            group=group,
+            group=kind.group,
             group_size=None if members is None else len(members),
             group_ranks=members,
             peer=int(arrow[2]) if arrow and op.point_to_point else None,
@@ -505,25 +592,18 @@ class _Entries:
         # c10d and torchcomms take no tensors of two types in one call.
         mixed = len(types) > 1
         if not mixed and not counts_contradict(op, (into, out), found.group_size, name):
-            if not types:
-                self._known[key] = found
-            return found
+            self._known[id(kind)] = found, group_rank, one_sided
+            return found, group_rank, one_sided
         text_of = f"{name}: in {into}, out {out} of {', '.join(sorted(map(str, types)))}"
         self._notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, place, text_of)
         datatype = None if mixed else found.datatype
-        return replace(found, datatype=datatype, in_count=None, out_count=None)
-
-    def _op(self, name: str) -> Op:
-        found = self._ops.get(name)
-        if found is None:
-            found = self._ops[name] = parse_collective(_BACKEND.sub("", name, count=1))
-        return found
+        return (
+            replace(found, datatype=datatype, in_count=None, out_count=None),
+            group_rank,
+            one_sided,
+        )
 
     def _count(self, shapes: object, factor: int) -> int | None:
-        if type(shapes) is list and len(shapes) == 1:  # nearly all are of one vector
-            shape = shapes[0]
-            if type(shape) is list and len(shape) == 1 and type(shape[0]) is int and shape[0] >= 0:
-                return int(min(shape[0] * factor, LIMIT - 1))
         if id(shapes) not in self._elements:
             self._elements[id(shapes)] = _elements(shapes)
         found = self._elements[id(shapes)]
@@ -548,8 +628,8 @@ def _ns(value: float) -> int | None:
     return round(value) if value < LIMIT else None
 
 
-def _datatype(entry: Mapping[object, object]) -> tuple[Datatype | None, int]:
-    names = sequence(entry.get("input_dtypes")) or sequence(entry.get("output_dtypes"))
+def _datatype(types: tuple[object, object]) -> tuple[Datatype | None, int]:
+    names = sequence(types[0]) or sequence(types[1])
     name = text(names[0]) if names else None
     return (None, 1) if name is None else parse_dtype(name)
 

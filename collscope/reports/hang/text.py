@@ -36,12 +36,13 @@ def render_hang(verdict: Verdict, fmt: str) -> str:
     if fmt == "json":
         return to_json(verdict)
     if fmt == "text":
-        return "".join(f"{one_line(f'{head}: {text}')}\n" for head, text in _lines(verdict))
-    rows = table([("what", TEXT), ("answer", TEXT)], _lines(verdict))
+        return "".join(f"{one_line(f'{head}: {text}')}\n" for head, text in verdict_lines(verdict))
+    rows = table([("what", TEXT), ("answer", TEXT)], verdict_lines(verdict))
     return to_readable(fmt, "collscope hang", [Section("", (rows,))])
 
 
-def _lines(verdict: Verdict) -> list[tuple[str, str]]:
+def verdict_lines(verdict: Verdict) -> list[tuple[str, str]]:
+    """What each line is about, and what it says."""
     lines = []
     if verdict.decided:
         what = ", or ".join(_WHAT[name] for name in verdict.what)
@@ -69,6 +70,9 @@ def _lines(verdict: Verdict) -> list[tuple[str, str]]:
     if verdict.certainty is not None:
         lines.append(("How sure", f"{verdict.certainty}."))
     lines.append(("Why", " ".join(verdict.reasons[:3])))
+    if verdict.remarks:
+        found = "; ".join(verdict.remarks[:2]) + _more(verdict.remarks, 2)
+        lines.append(("NCCL's diagnostics", f"{found}."))
     if not verdict.decided:
         lines.append(("What to do", _RECORD))
     return lines

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import msgspec
 
+from collscope.hang.records import Verdict
 from collscope.model import Op
 from collscope.reports.calls.answer import ClassRow, CommunicatorRow, Histogram
 from collscope.reports.coverage.answer import Coverage, Header
@@ -61,6 +62,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     facts: tuple[FactRow, ...]
     judgement: Judgement
     timeline: TimelineReport
+    hang: Verdict | None  # who holds up the run, by its flight recorder dumps; null: no rank waits
     findings: tuple[Finding, ...]
     coverage: Coverage
 

@@ -20,6 +20,7 @@ from collscope.reports.coverage.text import find_gaps
 from collscope.reports.efficiency.answer import efficiency_of
 from collscope.reports.efficiency.judged_classes import JudgedClass
 from collscope.reports.fabric.answer import read_facts, read_settings, read_transports
+from collscope.reports.hang.answer import read_hang
 from collscope.reports.report.answer import Report
 from collscope.reports.report.findings import find
 from collscope.reports.share.answer import read_shares
@@ -71,6 +72,7 @@ def build_report(
         facts=read_facts(connection, run),
         judgement=efficiency_of(connection, run, classes, shares, (system, label)),
         timeline=TimelineReport.read(connection, run),
+        hang=read_hang(connection, run),
         findings=(),
         coverage=read_coverage(connection, run, totals, communicators),
     )

@@ -14,6 +14,7 @@ from collscope.reports.efficiency import findings as of_efficiency
 from collscope.reports.efficiency import measured_findings as of_measured
 from collscope.reports.fabric import findings as of_fabric
 from collscope.reports.fabric import settings_findings as of_settings
+from collscope.reports.hang import findings as of_hang
 from collscope.reports.report.answer import Finding, Report
 from collscope.reports.waiting import findings as of_waiting
 
@@ -22,6 +23,7 @@ from collscope.reports.waiting import findings as of_waiting
 # only limits the report.
 RULES = (
     *of_coverage.RULES,
+    *of_hang.RULES,
     of_efficiency.slow_collectives,
     *of_waiting.RULES,
     *of_efficiency.RULES,

@@ -80,6 +80,9 @@ _KINDS = {
 }
 
 
+_OF_A_HANG = {"stopped", "open"}
+
+
 def late_node(report: Report) -> Iterable[Finding]:
     """A node whose ranks come last in turns; none of them is late enough to be named alone."""
     said = report.timeline
@@ -169,7 +172,16 @@ def _late_advice(causes: Iterable[str]) -> str:
 
 def disagreements(report: Report) -> Iterable[Finding]:
     """What ranks disagree on, one finding per kind and origin."""
-    rows = sorted(report.timeline.disagreements, key=_by)
+    # Of a hang, those that lack a call or wait in one are mostly victims: the verdict names who is
+    # not.
+    rows = sorted(
+        (
+            row
+            for row in report.timeline.disagreements
+            if report.hang is None or row.origin != "recording" or row.kind not in _OF_A_HANG
+        ),
+        key=_by,
+    )
     for (kind, origin), same in groupby(rows, key=_by):
         found = list(same)
         severity, title, advice = _KINDS[kind]
