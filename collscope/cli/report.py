@@ -32,7 +32,7 @@ from collscope.cli.options import (
 from collscope.cli.values import complete_label, complete_run, complete_system
 from collscope.errors import UsageError
 from collscope.units import require_step_ms
-from collscope.writing import folded
+from collscope.writing import as_utf8, folded
 
 if TYPE_CHECKING:
     pass
@@ -153,7 +153,7 @@ def sql(
         given = (query or "").strip()
         if query is not None and not given:
             raise UsageError("sql: an empty query. Leave it out to list the views.")
-    query = given
+    query = as_utf8(given)
     with _ended_after(timeout):
         store = Store(db)
         found = store.sql(query or VIEWS, timeout_s=timeout or None)

@@ -79,6 +79,8 @@ def _as_usage_errors(timeout_s: float | None, query: str = "") -> Iterator[None]
     """Say what is wrong with the query where SQLite refuses it."""
     try:
         yield
+    except UnicodeEncodeError as error:
+        raise UsageError("query: bytes that are no UTF-8. Write it in UTF-8.") from error
     except (sqlite3.DatabaseError, sqlite3.Warning) as error:
         text = str(error).removesuffix(".")
         if text == "interrupted":
