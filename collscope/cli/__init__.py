@@ -12,7 +12,7 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -26,6 +26,7 @@ from collscope.cli.options import discard, tell, unwritten
 from collscope.cli.values import HELP, convert_lightly
 from collscope.errors import CollscopeError, UsageError
 from collscope.outputs import begin_command
+from collscope.writing import one_line
 
 # In the order of `--help`. A line is the first of the command's docstring (held by test_cli).
 COMMANDS = (
@@ -123,6 +124,24 @@ def _closed_pipe() -> Iterator[None]:
         sys.exit(_CLOSED_PIPE)
 
 
+_WrongUse: Any = typer.BadParameter.__base__  # click's UsageError, which typer vendors
+
+
+@contextmanager
+def _corrected(words: Sequence[str]) -> Iterator[None]:
+    """Say what to write instead of an option that is none, or of a store that stands alone.
+
+    words  of the command line
+    """
+    try:
+        yield
+    except _WrongUse as error:
+        from collscope.cli.hints import correct
+
+        correct(error, words)
+        raise
+
+
 class _Commands(TyperGroup):
     """The commands; what typer's validation says of an option is left without its own prefix."""
 
@@ -135,13 +154,24 @@ class _Commands(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as in the base
         """Parse what stands before the command."""
         convert_lightly(self)  # typer adds the options of completion last
-        with _closed_pipe():  # --version and --help print here
+        with _closed_pipe(), _corrected(args):  # --version and --help print here
             return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as in the base
+        """Find the command; where there is none, say which is meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except _WrongUse as error:
+            from collscope.cli.hints import instead_of_command
+
+            if instead := instead_of_command(args[0]):
+                error.message = f"No such command '{one_line(args[0])}'. {instead}"
+            raise
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - as in the base, of any typer release
         """Run the command of a command line."""
         try:
-            with _closed_pipe():
+            with _closed_pipe(), _corrected([*ctx._protected_args, *ctx.args]):
                 return super().invoke(ctx)
         except typer.BadParameter as error:
             # "Value error, 'pdf' is not one of 'text', 'md', 'csv', 'json'."

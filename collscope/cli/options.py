@@ -127,7 +127,7 @@ def _checked_outputs(paths: list[Path] | None) -> list[Path] | None:
 Output = Annotated[
     list[Path] | None,
     typer.Option(
-        "-o", "--output", callback=_checked_outputs,
+        "-o", "--output", callback=_checked_outputs, dir_okay=False,
         help="Write to a file, in the format of its ending; - is standard output. May be repeated.",
     ),
 ]  # fmt: skip

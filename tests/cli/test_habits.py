@@ -344,3 +344,45 @@ def test_a_query_that_is_no_text_is_wrong_use(traced: Path) -> None:
         capture_output=True, check=False, timeout=60,
     )  # fmt: skip
     assert (done.returncode, b"no UTF-8" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "hint"),
+    [
+        ("version", 2, "Run collscope --version."),
+        ("help report", 2, "collscope COMMAND --help"),
+        ("stats {db}", 2, "Run collscope report."),
+        ("{db}", 2, "Run 'collscope report --db {db}'."),
+        ("nosuch.log", 2, "Run 'collscope ingest nosuch.log'."),
+        ("reprot", 2, "Did you mean 'report'"),
+        ("--db {db} runs", 2, "--db: an option of the commands. Write it behind"),
+        ("-V", 2, "Write --version"),
+        ("ingest nosuch", 3, "nosuch: no such file or folder."),
+        ("ingest trce {db}", 2, "Did you mean 'trace'"),
+        ("report {db}", 2, "a file, not a run. Write --db {db}."),
+        ("report d --json", 2, "No such option: --json. Write --format json"),
+        ("report d --db {db} -f json", 2, "Write --format"),
+        ("report d --db {db} -o out/", 2, "out/: a folder. Name a file"),
+        ("sql {db}", 2, "a file, not a query. Write --db {db}."),
+        ("sql {db} x", 2, "Write --db {db}"),
+        ("runs list --db {db}", 2, "'collscope runs' alone lists the runs"),
+    ],
+)
+def test_words_of_other_tools(traced: Path, command: str, code: int, hint: str) -> None:
+    done = program(*command.format(db=traced).split())
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert hint.format(db=traced) in " ".join(done.stderr.decode().split())
+
+
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        ("SELECT * FROM class", "no such table: class. Did you mean classes"),
+        ("SELECT c.callls FROM classes c", "no such column: c.callls. Did you mean calls"),
+        ("SELECT xyzxyz FROM classes", "'collscope sql' alone lists views"),
+        ("SELECT 1; SELECT 2", "Run 'collscope sql' for each"),
+    ],
+)
+def test_a_wrong_query_names_what_is_near(traced: Path, query: str, hint: str) -> None:
+    done = collscope("sql", query, "--db", traced)
+    assert (done.code, hint in done.err) == (2, True)
