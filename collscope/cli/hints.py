@@ -63,6 +63,20 @@ def instead_of_command(word: str) -> str | None:
     return None if command is None else f"Run {command}."
 
 
+def _siblings_with(option: str, context: Any) -> list[str]:  # noqa: ANN401 - click's context
+    """Commands of the same group that have an option; none beside the commands of the top."""
+    parent = None if context is None else context.parent
+    if parent is None or parent.parent is None:
+        return []
+    commands = parent.command.commands.items()
+    path = parent.command_path
+    return [
+        f"'{path} {name}'"
+        for name, command in commands
+        if any(option in parameter.opts for parameter in command.params)
+    ]
+
+
 def correct(error: Any, words: Sequence[str]) -> None:  # noqa: ANN401 - click's UsageError
     """Put what to write instead into what click says of an option or an argument that is none.
 
@@ -72,6 +86,9 @@ def correct(error: Any, words: Sequence[str]) -> None:  # noqa: ANN401 - click's
     of_command = name in ("--db", "--run", "--format", "-o", "--output")
     if name is not None and of_command and error.ctx is not None and error.ctx.parent is None:
         error.message = f"{name}: an option of the commands. Write it behind a command's name"
+        error.possibilities = None
+    elif name is not None and (others := _siblings_with(name, error.ctx)):
+        error.message = f"{error.message} here. {', '.join(others)} have it"
         error.possibilities = None
     elif name in _OPTIONS and not error.possibilities:
         error.message = f"{error.message}. Write {_OPTIONS[name]}"

@@ -365,6 +365,7 @@ def test_a_query_that_is_no_text_is_wrong_use(traced: Path) -> None:
         ("report d --db {db} -o out/", 2, "out/: a folder. Name a file"),
         ("sql {db}", 2, "a file, not a query. Write --db {db}."),
         ("sql {db} x", 2, "Write --db {db}"),
+        ("ingest x.csv --label a", 2, "collscope ingest csv', 'python -m collscope ingest table'"),
         ("runs list --db {db}", 2, "'collscope runs' alone lists the runs"),
     ],
 )
@@ -386,3 +387,7 @@ def test_words_of_other_tools(traced: Path, command: str, code: int, hint: str) 
 def test_a_wrong_query_names_what_is_near(traced: Path, query: str, hint: str) -> None:
     done = collscope("sql", query, "--db", traced)
     assert (done.code, hint in done.err) == (2, True)
+
+
+def test_a_shell_completes_what_is_exported() -> None:
+    assert dir(library) == sorted(library.__all__)
