@@ -19,7 +19,7 @@ from collscope.cli.options import (
     write,
 )
 from collscope.cli.values import complete_run
-from collscope.errors import UsageError
+from collscope.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from collscope.hang.records import Evidence
@@ -99,9 +99,16 @@ def _evidence(
         from collscope.hang.collect import evidence_of
 
         return evidence_of(paths, answers)
-    from collscope.hang.stored import evidence_of_run
+    from collscope.hang.dumps import dump_evidence
     from collscope.ingest.match import reading, require_run
+    from collscope.ingest.stored_dumps import read_dumps
 
     with reading(db) as connection:
         require_run(connection, db, run)
-        return evidence_of_run(connection, run)
+        evidence = dump_evidence(read_dumps(connection, run), ())
+    if evidence is None:
+        raise InputError(
+            f"run '{run}': it has no dumps of the flight recorder. Name the files:"
+            " collscope hang dumps/ logs/ stderr/"
+        )
+    return (evidence,)

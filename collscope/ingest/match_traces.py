@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -15,7 +15,9 @@ from collscope.kernel_names import classify, may_communicate
 from collscope.match.apart import find_apart
 from collscope.match.consistency import Consistency, check
 from collscope.match.extras import first_of_rank, join_extras
+from collscope.match.recorded_parts import join_recorded_parts
 from collscope.match.recorded_ranks import agree_on_ranks
+from collscope.match.recordings import RecordedGroup
 from collscope.match.rows import Rows, gathered, ranked_by_name
 from collscope.match.run import Matched
 from collscope.match.trace_disagreements import trace_findings
@@ -26,12 +28,21 @@ from collscope.store.runs import clear_timeline
 from collscope.timeline.analyse import RankedTimeline, analyse
 from collscope.timeline.contradictions import contradictions
 from collscope.timeline.overlap import own_warm_until, warm_until
+from collscope.timeline.recorded_waits import RecordedWaits, recorded_waits
 from collscope.timeline.steps import Steps, find_steps
 from collscope.units import format_time
 
 _FEW = 10  # rows whose times may agree by chance
 _MOST = 3  # kernels named
 _SHOWN = 60  # characters of a name
+
+
+class RecordedTimes(msgspec.Struct, frozen=True):
+    """Waits by the GPU times of recordings, with their calls and sources."""
+
+    waits: RecordedWaits
+    calls: Ints  # per call of the waits its index in the matched run; -1: left out
+    sources: tuple[int, ...]  # per GPU of the waits the key of its source
 
 
 class TraceMatch(msgspec.Struct, frozen=True):
@@ -43,6 +54,7 @@ class TraceMatch(msgspec.Struct, frozen=True):
     calls: Ints  # per call of the timeline its index in the matched run; -1: left out
     steps: Steps | None  # None: not known
     times_known: bool  # nothing in the traces contradicts their times
+    recorded: RecordedTimes | None  # GPU times of recordings; None where the run has others
 
 
 def match_traces(
@@ -54,10 +66,10 @@ def match_traces(
     doubted  what was found while reading makes the times of the traces unknown
     """
     timeline = analyse(given.traces)
-    recordings, twice = first_of_rank(given.recordings)
-    recordings, differ = agree_on_ranks(recordings)
+    kept, twice = first_of_rank(join_recorded_parts(given.recordings))
+    recordings, differ = agree_on_ranks(list(kept.values()))
     arrival = timeline.times.arrival
-    calls = join_extras(matched, recordings, timeline.rows, timeline.calls, arrival)
+    joined = join_extras(matched, recordings, timeline.rows, timeline.calls, arrival)
     notes = _notes(given, timeline, doubted=doubted)
     matched.diagnostics += [*notes, *_doubts(timeline.rows), *twice, *differ]
     found = timeline.steps
@@ -68,7 +80,33 @@ def match_traces(
     codes = {d.code for d in against} | {d.code for t in given.traces for d in t.diagnostics}
     known = not doubted and codes.isdisjoint(TIMES_UNKNOWN)
     known_steps = found if known and codes.isdisjoint(STEPS_UNKNOWN) else None
-    return TraceMatch(given, timeline, check(recordings), calls, known_steps, known)
+    # A second set of times of the same calls would count them twice.
+    timed = not given.traces and matched.joined is None
+    return TraceMatch(
+        given,
+        timeline,
+        check(recordings),
+        joined.traced,
+        known_steps,
+        known,
+        _recorded_times(given, list(kept), joined.recorded) if timed else None,
+    )
+
+
+def _recorded_times(
+    given: store.StoredTraces, kept: Sequence[int], groups: Sequence[tuple[RecordedGroup, Ints]]
+) -> RecordedTimes | None:
+    """Waits by the GPU times of recordings; None where they have none.
+
+    kept    places of the recordings among those given
+    groups  with the call of the run that each of a group's calls is
+    """
+    waits = recorded_waits([group for group, _ in groups])
+    if waits is None:
+        return None
+    calls = np.array([groups[g][1][k] for g, k in waits.places], dtype=np.int64)
+    sources = [given.recording_sources[kept[number]] for number in waits.recordings]
+    return RecordedTimes(waits, calls, tuple(sources))
 
 
 def _notes(
@@ -245,6 +283,10 @@ def store_trace_match(
         store.store_kernel_calls(connection, timeline, call_ids, kernels)
     else:
         store.clear_totals(connection, given.trace_ids)
+    if found.recorded is not None:
+        calls = found.recorded.calls
+        own = np.where(calls >= 0, calls + first_call, -1)
+        store.store_recorded_times(connection, found.recorded.waits, own, found.recorded.sources)
     if found.steps is not None:
         store.store_steps(connection, timeline, found.steps, ids)
     store.store_consistency(connection, run, found.consistency)

@@ -24,6 +24,7 @@ from collscope.store.trace_columns import (
     encode_trace,
 )
 from collscope.timeline.analyse import RankedTimeline, Timeline
+from collscope.timeline.recorded_waits import RecordedWaits
 from collscope.timeline.records import LateRank, RankOverlap, RankTimes
 from collscope.timeline.steps import Steps
 
@@ -41,6 +42,7 @@ class StoredTraces(msgspec.Struct, frozen=True):
     trace_ids: list[int]
     kernel_ids: list[Ints]  # per trace, of its rows
     recordings: list[RecordedCalls]
+    recording_sources: list[int]  # per recording the key of its source
 
     def __bool__(self) -> bool:
         """True when the run has any."""
@@ -58,10 +60,10 @@ def load_traces(connection: sqlite3.Connection, run: int, *, host: bool) -> Stor
         (run,),
     )
     recordings = connection.execute(
-        "SELECT calls FROM _recording JOIN _source USING (source_id)"
+        "SELECT source_id, calls FROM _recording JOIN _source USING (source_id)"
         " WHERE run_id = ? ORDER BY recording_id",
         (run,),
-    )
+    ).fetchall()
     traces: list[TraceFile] = []
     trace_ids: list[int] = []
     kernel_ids: list[Ints] = []
@@ -70,8 +72,9 @@ def load_traces(connection: sqlite3.Connection, run: int, *, host: bool) -> Stor
         traces.append(trace)
         trace_ids.append(trace_id)
         kernel_ids.append(first_kernel + kept)
-    believed = [stamps.believed_recording(decode_recording(row[0])) for row in recordings]
-    return StoredTraces(traces, trace_ids, kernel_ids, believed)
+    believed = [stamps.believed_recording(decode_recording(calls)) for _, calls in recordings]
+    sources = [source for source, _ in recordings]
+    return StoredTraces(traces, trace_ids, kernel_ids, believed, sources)
 
 
 def load_traced_run(connection: sqlite3.Connection, run: str) -> tuple[StoredTraces, int | None]:
@@ -186,10 +189,16 @@ def _insert_totals(
 
 def insert_recording(connection: sqlite3.Connection, source: int, recorded: RecordedCalls) -> None:
     """One rank's recording of calls."""
+    made = [call.start_ns for call in recorded.calls if call.start_ns is not None]
     connection.execute(
-        "INSERT INTO _recording (source_id, rank, calls) VALUES (?,?,?)",
-        (source, recorded.rank, encode_recording(recorded)),
-    )
+        "INSERT INTO _recording (source_id, rank, calls, host, begin_ns, end_ns, callback_ns,"
+        " process, part) VALUES (?,?,?,?,?,?,?,?,?)",
+        (
+            source, recorded.rank, encode_recording(recorded), recorded.host,
+            min(made, default=None), max(made, default=None), recorded.callback_ns,
+            recorded.process, recorded.part,
+        ),
+    )  # fmt: skip
 
 
 def doubted(connection: sqlite3.Connection, run: int) -> bool:
@@ -280,7 +289,9 @@ def _figures(overlap: RankOverlap, times: RankTimes, late: LateRank) -> tuple[fl
     )  # fmt: skip
 
 
-def store_call_times(connection: sqlite3.Connection, timeline: Timeline, call_ids: Ints) -> None:
+def store_call_times(
+    connection: sqlite3.Connection, timeline: Timeline | RecordedWaits, call_ids: Ints
+) -> None:
     """Times of the timeline's calls; `call_ids` are their keys, -1 for those left out."""
     calls, times = timeline.calls, timeline.times
     ranks = np.array([*timeline.rows.ranks, -1])
@@ -324,6 +335,56 @@ def store_kernel_calls(
         "INSERT INTO _kernel_call VALUES (?,?,NULLIF(?, -1),NULLIF(?, -1),?)",
         columns,
         columns[1] >= 0,
+    )
+
+
+def store_recorded_times(
+    connection: sqlite3.Connection,
+    waits: RecordedWaits,
+    call_ids: Ints,
+    sources: Sequence[int],
+) -> None:
+    """GPU times of recorded calls as kernels, their transfer and waiting, and each rank's.
+
+    call_ids  key of each of the calls, -1 for those left out
+    sources   key of the source of each GPU
+    """
+    rows, calls, times = waits.rows, waits.calls, waits.times
+    store_call_times(connection, waits, call_ids)
+    first = next_id(connection, "_kernel", "kernel_id")
+    ranks = [rank if rank >= 0 else None for rank in rows.ranks]
+    connection.executemany(
+        "INSERT INTO _kernel (kernel_id, source_id, kind, rank, start_ns, end_ns)"
+        " VALUES (?,?,'kernel',?,?,?)",
+        (
+            (first + k, sources[gpu], ranks[gpu], start, end)
+            for k, (gpu, start, end) in enumerate(
+                zip(
+                    rows.trace.tolist(),
+                    (rows.start + rows.base_ns).tolist(),
+                    (rows.end + rows.base_ns).tolist(),
+                    strict=True,
+                )
+            )
+        ),
+    )
+    call = calls.call_of_part
+    split = (times.wait >= 0) & ~times.warm_up[call]
+    columns = (
+        first + calls.row,
+        call_ids[call],
+        np.where(split, times.part_transfer, -1),
+        np.where(split, times.wait, -1),
+    )
+    _insert_chosen(
+        connection,
+        "INSERT INTO _kernel_call VALUES (?,?,NULLIF(?, -1),NULLIF(?, -1),NULL)",
+        columns,
+        columns[1] >= 0,
+    )
+    connection.executemany(
+        f"INSERT INTO _rank_wait VALUES ({','.join('?' * 16)})",
+        [(first + row, *astuple(found), *lateness(late)) for row, found, late in waits.ranks],
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
 from collscope.match.joining import Joined, join_extra, put_in_order
-from collscope.match.recordings import recorded_groups
+from collscope.match.recordings import RecordedGroup, recorded_groups
 from collscope.match.rows import Rows
 from collscope.match.run import Matched
 from collscope.match.trace_calls import GroupCalls, traced_groups
@@ -19,17 +20,23 @@ from collscope.model.trace import Ints, RecordedCall, RecordedCalls
 _AGAIN_TEXT = "recorded calls that another file holds, too, equal in every field: counted once"
 
 
+class JoinedExtras(NamedTuple):
+    """Where the calls of traces and recordings went: indices in the matched run; -1: left out."""
+
+    traced: Ints  # per call of the traces
+    recorded: tuple[tuple[RecordedGroup, Ints], ...]  # per group, and per call of it
+
+
 def join_extras(
     matched: Matched,
     recordings: Sequence[RecordedCalls],
     rows: Rows,
     calls: Calls,
     arrival: Ints,
-) -> Ints:
+) -> JoinedExtras:
     """Join recordings, then traces, to `matched`, which gets what it lacks.
 
     arrival  per call of the traces ns on a clock that all have in common
-    returns  per call of the traces its index in the matched run; -1: left out
     """
     alone = not matched.comms
     recorded = recorded_groups(recordings)
@@ -41,40 +48,42 @@ def join_extras(
     index = np.full(len(calls), -1, dtype=np.int64)
     for group, found in zip(traced, second.call, strict=True):
         index[group.index] = found
-    return index
+    return JoinedExtras(index, tuple(zip(recorded, first.call, strict=True)))
 
 
 def first_of_rank(
-    recordings: Sequence[RecordedCalls],
-) -> tuple[list[RecordedCalls], list[Diagnostic]]:
+    recordings: Mapping[int, RecordedCalls],
+) -> tuple[dict[int, RecordedCalls], list[Diagnostic]]:
     """Recordings without a second one of a rank by the same recorder, whatever its form.
 
     Of files without a rank, which may be several of a process, calls that are there again are
     left out.
+
+    recordings  by their places; what is returned keeps these
     """
-    first: dict[tuple[str, object], RecordedCalls] = {}
-    for k, recorded in enumerate(recordings):
+    first: dict[tuple[str, object], int] = {}
+    for k, recorded in recordings.items():
         # flight_pickle and flight_recorder, rccl_recorder_text and rccl_recorder_binary
         recorder = recorded.dialect.split("_")[0]
         rank = ("unknown", k) if recorded.rank is None else recorded.rank
-        first.setdefault((recorder, rank), recorded)
+        first.setdefault((recorder, rank), k)
     twice = len(recordings) - len(first)
     text = "recordings of ranks that already have one: left out"
     notes = [Diagnostic(Severity.NOTICE, "rank_recorded_twice", text, count=twice)]
-    kept, repeats = _calls_once(list(first.values()))
+    kept, repeats = _calls_once({k: recordings[k] for k in first.values()})
     notes.append(Diagnostic(Severity.NOTICE, "counted_once", _AGAIN_TEXT, count=repeats))
     return kept, [note for note in notes if note.count]
 
 
-def _calls_once(recordings: list[RecordedCalls]) -> tuple[list[RecordedCalls], int]:
+def _calls_once(recordings: dict[int, RecordedCalls]) -> tuple[dict[int, RecordedCalls], int]:
     """Recordings without calls that another one holds, equal in every field; how many those are.
 
     A communicator's hash, the rank in it and the call's number or time are of one call.
     """
-    alone = [k for k, recorded in enumerate(recordings) if recorded.rank is None]
+    alone = [k for k, recorded in recordings.items() if recorded.rank is None]
     if len(alone) < 2:
         return recordings, 0
-    kept = list(recordings)
+    kept = dict(recordings)
     seen: set[tuple[str, RecordedCall]] = set()
     repeats = 0
     for k in alone:
@@ -85,7 +94,7 @@ def _calls_once(recordings: list[RecordedCalls]) -> tuple[list[RecordedCalls], i
         seen.update(here)
         if len(left) < len(here):
             kept[k] = replace(recordings[k], calls=left)
-    return [recorded for recorded in kept if recorded.calls], repeats
+    return {k: recorded for k, recorded in kept.items() if recorded.calls}, repeats
 
 
 def _distinguished(call: RecordedCall) -> bool:
@@ -96,8 +105,8 @@ def _distinguished(call: RecordedCall) -> bool:
 
 def _order(
     matched: Matched,
-    recorded: list[GroupCalls],
-    traced: list[GroupCalls],
+    recorded: Sequence[GroupCalls],
+    traced: Sequence[GroupCalls],
     joined: tuple[Joined, Joined],
 ) -> None:
     """Calls in the order of the traces' time; of recordings' where there are no traces.

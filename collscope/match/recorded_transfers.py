@@ -26,6 +26,7 @@ class Member(NamedTuple):
 
     recording: RecordedCalls
     calls: list[RecordedCall]
+    number: int  # of the recording
 
 
 class RecordedPattern(msgspec.Struct, frozen=True):

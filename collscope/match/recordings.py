@@ -37,6 +37,20 @@ class _Place(NamedTuple):
     number: int  # of those that a rank called under this number: a coalesced group has one
 
 
+class RecordedPart(NamedTuple):
+    """What one rank recorded of a call."""
+
+    recording: int  # its place among those given
+    rank: int | None  # world rank; its number in the group where only that is known
+    call: RecordedCall
+
+
+class RecordedGroup(GroupCalls, frozen=True):
+    """The calls of one group, and what each rank recorded of them."""
+
+    parts: tuple[tuple[RecordedPart, ...], ...]  # per call; of transfers none
+
+
 class _Entry(NamedTuple):
     """One call of a group on its way into the order."""
 
@@ -44,12 +58,13 @@ class _Entry(NamedTuple):
     seen: int
     start_ns: int  # 0: not known
     transfers: tuple[Transfer, ...] = ()
+    parts: tuple[RecordedPart, ...] = ()
 
 
-def recorded_groups(recordings: Iterable[RecordedCalls]) -> list[GroupCalls]:
+def recorded_groups(recordings: Iterable[RecordedCalls]) -> list[RecordedGroup]:
     """Groups of recordings: collectives by the recorders' own numbers, transfers in patterns."""
     groups: dict[tuple[str, _Ranks], list[Member]] = defaultdict(list)
-    for recording in recordings:
+    for number, recording in enumerate(recordings):
         # One process may drive several ranks.
         by_rank: dict[tuple[str, _Ranks, int | None], list[RecordedCall]] = defaultdict(list)
         for call in recording.calls:
@@ -57,7 +72,7 @@ def recorded_groups(recordings: Iterable[RecordedCalls]) -> list[GroupCalls]:
             if c.group is not None and call.state != _NOT_RUN:
                 by_rank[c.group, c.group_ranks, call.group_rank].append(call)
         for (name, ranks, _), calls in by_rank.items():
-            groups[name, ranks].append(Member(recording, calls))
+            groups[name, ranks].append(Member(recording, calls, number))
     ordered = sorted(
         groups.items(), key=lambda item: (-(_size(item[1]) or _least(item[1])), item[0][0])
     )
@@ -78,9 +93,9 @@ def _least(members: Sequence[Member]) -> int:
     return max(len(members), 1 + max(sensible, default=0))
 
 
-def _recorded(name: str, ranks: _Ranks, members: Sequence[Member]) -> GroupCalls:
+def _recorded(name: str, ranks: _Ranks, members: Sequence[Member]) -> RecordedGroup:
     size = _size(members)
-    entries = _in_order(members, size)
+    entries = _in_order(members, ranks, size)
     world = {w for m in members if (w := _world(m, ranks)) is not None}
     hosts = {m.recording.host for m in members}
     extra = ExtraGroup(
@@ -98,18 +113,20 @@ def _recorded(name: str, ranks: _Ranks, members: Sequence[Member]) -> GroupCalls
     when = np.array([e.start_ns for e in entries], dtype=np.int64)
     # A call without a time stands behind the one before it.
     times = np.maximum.accumulate(when) if len(when) else when
-    return GroupCalls(extra, np.empty(0, dtype=np.int64), times)
+    parts = tuple(e.parts for e in entries)
+    return RecordedGroup(extra, np.empty(0, dtype=np.int64), times, parts)
 
 
-def _in_order(members: Sequence[Member], size: int | None) -> list[_Entry]:
+def _in_order(members: Sequence[Member], ranks: _Ranks, size: int | None) -> list[_Entry]:
     """Calls of a group: collectives by number, each pattern of transfers behind the collective
     that its first rank called before it."""
-    at: dict[_Place, list[RecordedCall]] = defaultdict(list)
+    at: dict[_Place, list[RecordedPart]] = defaultdict(list)
     sequences = [_places(member) for member in members]
     for member, sequence in zip(members, sequences, strict=True):
+        rank = _world(member, ranks)
         for place, call in zip(sequence, member.calls, strict=True):
             if place is not None:
-                at[place].append(call)
+                at[place].append(RecordedPart(member.number, rank, call))
     whole = [[place for place in sequence if place is not None] for sequence in sequences]
     places = _merged(sorted(whole, key=lambda sequence: -len(sequence)))
     order = {place: k for k, place in enumerate(places)}
@@ -124,9 +141,11 @@ def _in_order(members: Sequence[Member], size: int | None) -> list[_Entry]:
     return [entry for _, entry in sorted(entries, key=lambda item: item[0])]
 
 
-def _collective(calls: Sequence[RecordedCall], size: int | None) -> _Entry:
+def _collective(parts: Sequence[RecordedPart], size: int | None) -> _Entry:
+    calls = [part.call for part in parts]
     start = min((c.start_ns for c in calls if c.start_ns is not None), default=0)
-    return _Entry(_class_of(calls, size), min(len(calls), size or len(calls)), start)
+    seen = min(len(calls), size or len(calls))
+    return _Entry(_class_of(calls, size), seen, start, parts=tuple(parts))
 
 
 def _transfers(pattern: RecordedPattern) -> _Entry:

@@ -16,6 +16,7 @@ from collscope.model.diagnostic import Diagnostic
 from collscope.model.trace_collective import TraceCollective as TraceCollective  # noqa: PLC0414 - also from here
 
 Ints = npt.NDArray[np.int64]
+KERNEL_GPU = "kernel_gpu"  # a recorded duration by the GPU's own clock
 
 
 class Kind(IntEnum):
@@ -110,10 +111,16 @@ class RecordedCall(msgspec.Struct, frozen=True):
     group_rank: int | None = None  # this rank's number in the group
     size_bytes: int | None = None  # nccl-tests size S, where only bytes are told
     in_place: bool | None = None
-    timing_source: str | None = None  # kernel_gpu, kernel_cpu, collective_cpu (Inspector)
+    timing_source: str | None = None  # KERNEL_GPU; kernel_cpu, collective_cpu (Inspector)
     together: int | None = None  # equal for calls of a rank and group launched as one; None: untold
     frames: tuple[str, ...] = ()  # where the host made a call that is open, the innermost first
     timeout_ns: int | None = None  # after which the recorder's watchdog ends the job
+    kernel_end_ns: int | None = None  # of its GPU time, on one clock of the recording's GPU
+
+    @property
+    def kernel_ns(self) -> int | None:
+        """GPU time of the call's kernels; None where the duration is not known, or of the host."""
+        return self.duration_ns if self.timing_source == KERNEL_GPU else None
 
 
 class GroupStatus(msgspec.Struct, frozen=True, array_like=True):
@@ -142,4 +149,7 @@ class RecordedCalls(msgspec.Struct, frozen=True):
     status: tuple[GroupStatus, ...] = ()
     seq_per_op: bool = False  # `seq` counts each operation of a group by itself
     coverage: str = "sample"  # whole; tail: of a ring buffer, without gaps; sample: any may lack
+    callback_ns: int | None = None  # that the recorder took from the job's threads, where known
+    process: str | None = None  # names the process among all, where its recording is in parts
+    part: int = 0  # place of this one among them
     diagnostics: tuple[Diagnostic, ...] = msgspec.field(default=())

@@ -71,6 +71,8 @@ def clear_matching(connection: sqlite3.Connection, run: int) -> None:
     for table, which in (("_rank_wait", "TRUE"), ("_kernel_call", "call_id IS NULL")):
         query = f"DELETE FROM {table} WHERE {which} AND {of_run.format(table)}"
         connection.execute(query, {"run": run})
+    recorded = "(SELECT source_id FROM _recording JOIN _source USING (source_id) WHERE run_id = ?)"
+    connection.execute(f"DELETE FROM _kernel WHERE source_id IN {recorded}", (run,))
     if connection.execute(f"SELECT EXISTS {comms}".replace(":run", "?"), (run,)).fetchone()[0]:
         for table in ("_deviation", "_transfer", "_kernel_call", "_call_time"):
             connection.execute(f"DELETE FROM {table} WHERE call_id IN {calls}", {"run": run})

@@ -71,6 +71,8 @@ class _Recording(msgspec.Struct, array_like=True):
     status: tuple[GroupStatus, ...]
     seq_per_op: bool
     coverage: str
+    process: str | None = None
+    part: int = 0
 
 
 def encode_trace(trace: TraceFile) -> bytes:
@@ -217,7 +219,7 @@ def encode_recording(recorded: RecordedCalls) -> bytes:
     plain = _Recording(
         VERSION, recorded.dialect, tuple(table), calls, recorded.rank,
         recorded.world_size, recorded.host, recorded.pid, recorded.groups, recorded.status,
-        recorded.seq_per_op, recorded.coverage,
+        recorded.seq_per_op, recorded.coverage, recorded.process, recorded.part,
     )  # fmt: skip
     return zstandard.ZstdCompressor(level=1, write_checksum=True).compress(
         msgspec.msgpack.encode(plain)
@@ -244,6 +246,8 @@ def decode_recording(data: bytes) -> RecordedCalls:
         status=plain.status,
         seq_per_op=plain.seq_per_op,
         coverage=plain.coverage,
+        process=plain.process,
+        part=plain.part,
     )
 
 

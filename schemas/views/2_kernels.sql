@@ -16,7 +16,7 @@ CREATE VIEW kernels AS SELECT
     e.bus_id,                  -- PCI bus id, packed hexadecimal
     e.op_count,                -- opCount of an RCCL kernel trace (may be truncated)
     e.blocks,                  -- thread blocks of a collective: its grid in a trace; distinct ones in RCCL's kernel trace
-    e.start_ns,                -- start on the source's clock
+    e.start_ns,                -- start on the source's clock; of a recorder that times calls without it, since the first
     e.end_ns,                  -- end on the same clock, NULL when never printed, or no true time
     e.end_ns - e.start_ns AS duration_ns, -- duration
     e.launch_ns,               -- start of the host call that launched it, on the same clock
@@ -91,11 +91,12 @@ CREATE VIEW rank_times AS SELECT
 FROM _trace_rank k JOIN _trace t USING (trace_id) JOIN _source s USING (source_id)
 JOIN _run r USING (run_id);
 
--- How long each rank waits in collectives, and how late it comes to them: by its trace, or by the kernel
--- trace in RCCL's logs (origin kernel_log), where each GPU is known to be one rank.
+-- How long each rank waits in collectives, and how late it comes to them: by its trace, by the kernel trace in
+-- RCCL's logs (origin kernel_log), or by a recorder's GPU times (origin recording), where each GPU is known to be
+-- one rank.
 CREATE VIEW rank_waits AS SELECT
     run,                       -- run
-    origin,                    -- trace or kernel_log
+    origin,                    -- trace, kernel_log or recording
     rank,                      -- world rank
     host,                      -- host, where told
     device,                    -- device as the source names it
@@ -123,12 +124,14 @@ FROM (
     FROM _trace_rank k JOIN _trace t USING (trace_id) JOIN _source s USING (source_id)
     JOIN _run r USING (run_id)
     UNION ALL
-    SELECT r.label, 'kernel_log', w.rank, p.host, NULL, e.bus_id, NULL, w.calls,
+    SELECT r.label, CASE s.kind WHEN 'log' THEN 'kernel_log' ELSE 'recording' END, w.rank,
+           COALESCE(p.host, c.host), NULL, e.bus_id, NULL, w.calls,
            w.duration_ns, w.transfer_ns, w.wait_ns, w.unknown_ns, w.late_of, w.late_last,
            w.late_behind, w.late_typical_ns, w.late_max_ns, w.late_total_ns, w.caused_wait_ns,
            w.late_share, w.straggler
-    FROM _rank_wait w JOIN _kernel e USING (kernel_id) JOIN _process p USING (process_id)
-    JOIN _source s ON s.source_id = e.source_id JOIN _run r USING (run_id));
+    FROM _rank_wait w JOIN _kernel e USING (kernel_id) LEFT JOIN _process p USING (process_id)
+    JOIN _source s ON s.source_id = e.source_id JOIN _run r USING (run_id)
+    LEFT JOIN _recording c ON c.source_id = e.source_id);
 
 -- Private: bytes that each rank moved, as bus bandwidth counts them (collscope/model/busbw.py), in the
 -- calls whose transfer is known.
@@ -165,9 +168,9 @@ FROM (
     JOIN _comm_handle t ON t.process_id = l.process_id AND t.handle_id = COALESCE(l.handle_id, t.handle_id)
     JOIN _member m ON m.handle_id = t.handle_id
     UNION
-    SELECT s.run_id, w.rank, 'node', p.host
-    FROM _rank_wait w JOIN _kernel e USING (kernel_id) JOIN _process p USING (process_id)
-    JOIN _source s ON s.source_id = e.source_id
+    SELECT s.run_id, w.rank, 'node', COALESCE(p.host, c.host)
+    FROM _rank_wait w JOIN _kernel e USING (kernel_id) LEFT JOIN _process p USING (process_id)
+    JOIN _source s ON s.source_id = e.source_id LEFT JOIN _recording c ON c.source_id = e.source_id
     UNION
     SELECT s.run_id, w.rank, 'GPU', p.host || ' ' || e.bus_id
     FROM _rank_wait w JOIN _kernel e USING (kernel_id) JOIN _process p USING (process_id)
@@ -229,6 +232,38 @@ CREATE VIEW call_times AS SELECT
     c.mismatched               -- 1: the ranks disagree on operation or size
 FROM _call_time c JOIN _call k USING (call_id) JOIN _comm m USING (comm_id)
 JOIN _run r ON r.run_id = m.run_id;
+
+-- Recordings of calls, with the time that the recorder took from the job where it is known.
+CREATE VIEW recordings AS SELECT
+    r.label AS run,            -- run
+    c.source_id,               -- source, see sources
+    c.rank,                    -- world rank, where known
+    c.host,                    -- host, where known
+    c.begin_ns,                -- first call, on the host's clock; NULL: no call has a time
+    c.end_ns,                  -- last call, on the same clock
+    c.callback_ns,             -- time of the job's threads in the recorder's callbacks, to the end of this part
+    c.process,                 -- names the process, whose recording may be in parts; NULL: it is in one
+    c.part                     -- place of this part, from 0
+FROM _recording c JOIN _source s USING (source_id) JOIN _run r USING (run_id);
+
+-- GPU times of recorded calls by communicator, class and window, warm-up left out.
+CREATE VIEW recorded_windows AS SELECT
+    run,                       -- run
+    comm_id,                   -- communicator, see communicators
+    class_id,                  -- class, see classes
+    window,                    -- calls that follow each other on the communicator have one number
+    COUNT(*) AS calls,         -- with a time on any rank
+    SUM(kernels) AS kernels,   -- one per rank and call
+    CAST(TOTAL(kernel_ns) AS INTEGER) AS kernel_ns -- their summed duration
+FROM (
+    SELECT r.label AS run, k.comm_id, k.class_id, n.kernels, n.kernel_ns,
+           k.seq - ROW_NUMBER() OVER (PARTITION BY k.comm_id ORDER BY k.seq) AS window
+    FROM (SELECT j.call_id, s.run_id, COUNT(*) AS kernels, SUM(e.end_ns - e.start_ns) AS kernel_ns
+          FROM _recording c JOIN _source s USING (source_id) JOIN _kernel e USING (source_id)
+          JOIN _kernel_call j USING (kernel_id) WHERE j.call_id IS NOT NULL GROUP BY j.call_id) n
+    JOIN _run r USING (run_id) JOIN _call k USING (call_id) JOIN _call_time t USING (call_id)
+    WHERE NOT t.warm_up)
+GROUP BY run, comm_id, class_id, window;
 
 -- How far each recorded rank got in each group.
 CREATE VIEW progress AS SELECT

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 from command import collscope
+from older_store import age
+
+from collscope.store.connection import schema_version
 
 VIEWS = (
     "SELECT name FROM sqlite_master WHERE type = 'view' AND name NOT LIKE '\\_%' ESCAPE '\\'"
@@ -125,11 +128,7 @@ def test_what_is_no_store_leaves_nothing(
 
 def test_an_older_store_is_read_and_not_migrated(samples: Path, tmp_path: Path) -> None:
     store = ingest(tmp_path / "a.db", _files(samples / "nccl" / "mixed"))
-    with closing(sqlite3.connect(store)) as connection:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        connection.execute("DROP TABLE _analysis")  # migration 18 makes it
-        connection.execute(f"PRAGMA user_version = {version - 1}")
-        connection.commit()
+    age(store, schema_version() - 1)
     before = store.read_bytes()
     assert collscope("merge", store, "--db", tmp_path / "m.db").code == 0
     assert store.read_bytes() == before

@@ -30,6 +30,6 @@ def test_two_communicators_of_the_same_ranks_and_calls_are_two() -> None:
     tuning = {"row": np.empty(0, np.int64), "setting": np.empty(0, np.int32)}
     no_logs = Observations([], [], columns, tuning, [])
     matched = match_run(no_logs, [], [])
-    index = join_extras(matched, [], timeline.rows, timeline.calls, timeline.times.arrival)
+    index = join_extras(matched, [], timeline.rows, timeline.calls, timeline.times.arrival).traced
     assert len(matched.comms) == 2
     assert sorted(index.tolist()) == list(range(16))

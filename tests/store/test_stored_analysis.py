@@ -13,6 +13,7 @@ import pytest
 from command import collscope
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from older_store import age
 from trace_builder import nested_job, steady_job
 
 from collscope.errors import InputError
@@ -173,9 +174,7 @@ def test_an_older_store_is_analysed_when_it_is_opened(
     shutil.copy(db_path, older)
     (added,) = SCHEMAS.glob("018_*.sql")
     assert "_analysis" in added.read_text()
-    with closing(sqlite3.connect(older)) as db, db:
-        db.execute("DROP TABLE _analysis")
-        db.execute("PRAGMA user_version = 17")
+    age(older, 17)
     now, then = (collscope("predict", "--system", "h200", "--db", db) for db in (db_path, older))
     brought = f"brought from schema version 17 to {schema_version()}; 1 run to match again."
     assert (then.code, then.out) == (0, now.out)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from command import CALLS, Outcome, collscope, rows
 from msgspec.structs import replace
+from older_store import age
 
 import collscope as library
 from collscope.errors import InputError
@@ -148,17 +149,6 @@ def test_what_an_interrupted_ingest_left_is_matched_by_the_next(
     assert rows(db_path, CALLS) == whole
 
 
-def _older(db: Path, version: int) -> None:
-    """Turn a store of this release into one of an earlier schema, as far as that is possible."""
-    with closing(sqlite3.connect(db)) as plain, plain:
-        for (view,) in plain.execute("SELECT name FROM sqlite_master WHERE type = 'view'"):
-            plain.execute(f"DROP VIEW {view}")
-        plain.execute("ALTER TABLE _run DROP COLUMN match_error")
-        plain.execute("ALTER TABLE _run DROP COLUMN due")
-        plain.execute("DROP TABLE _analysis")
-        plain.execute(f"PRAGMA user_version = {version}")
-
-
 def _poisoned(recorded: RecordedCalls) -> RecordedCalls:
     """Every call of 2^62 elements, as an earlier release stored them."""
     return replace(
@@ -180,7 +170,7 @@ def test_a_store_that_an_earlier_version_poisoned(samples: Path, db_path: Path) 
         poison = encode_recording(_poisoned(decode_recording(blob)))
         connection.execute("UPDATE _recording SET calls = ?", (poison,))
         connection.execute("UPDATE _run SET matched = 0 WHERE label = 'bad'")
-    _older(db_path, 14)
+    age(db_path, 14)
     done = collscope("report", "--db", db_path, "--run", "good")
     assert done.code == 0
     told = f"collscope: {db_path}: brought from schema version 14 to {store.schema_version()}"
@@ -194,7 +184,7 @@ def test_a_store_that_an_earlier_version_poisoned(samples: Path, db_path: Path) 
 
 def test_a_migration_marks_the_run_that_it_cannot_match(both: Path) -> None:
     _sql(both, "UPDATE _run SET matched = 0")
-    _older(both, 14)
+    age(both, 14)
     done = collscope("report", "--db", both, "--run", "good")
     assert done.code == 0
     assert done.err.endswith("; 2 runs to match again.\n")

@@ -148,7 +148,7 @@ def test_lateness_and_bandwidth_by_gpu_node_and_nic(db_path: Path) -> None:
         ("GPU", "node1 0x4000"), ("NIC", "node1 NET/IB/1"), ("node", "node1"),
     ]  # fmt: skip
     text = collscope("report", "--db", db_path).out
-    assert "Each GPU has its own clock; the ends of the calls tell the offsets" in text
+    assert "Each GPU has its own clock; the ends of the calls give the offsets" in text
     assert "node  node1           2-3" in text
     csv = collscope("sql", "--db", db_path, "--format", "csv", "SELECT place FROM place_times")
     assert "node1 NET/IB/1" in csv.out.splitlines()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from collscope.model import Op, Severity, bus_bandwidth, parse_op
-from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
+from collscope.model.trace import KERNEL_GPU, RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
 from collscope.parsers._sides import CODE, CONTRADICT_TEXT
 from collscope.parsers.reader import recorder_reader
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 _SIGNS = re.compile(rb'"(?:inspector_output_format_version|coll_perf|p2p_perf|dump_stats)"\s*:')
 _LIMIT = 2**63
-_GPU = "kernel_gpu"
 _WEIGHED_NS = 20_000
 _MOST_GBPS = 2000.0  # no GPU of 2026 has a fabric of 2 TB/s each way (MI455X: 1.8)
 
@@ -222,7 +221,7 @@ def _too_short(calls: Sequence[RecordedCall]) -> bool:
 
     RCCL's Inspector took ticks of 100 MHz for nanoseconds until rocm-systems PR 4725 (April 2026).
     """
-    timed = [c for c in calls if c.timing_source == _GPU and c.duration_ns]
+    timed = [c for c in calls if c.timing_source == KERNEL_GPU and c.duration_ns]
     # Beside short times the host's own delay weighs.
     stamped = [
         (c.end_ns - c.start_ns) / c.duration_ns
@@ -245,7 +244,7 @@ def _busbw(call: RecordedCall) -> float | None:
 
 def _untimed(call: RecordedCall) -> RecordedCall:
     """The call without what its GPU time tells."""
-    if call.timing_source != _GPU:
+    if call.timing_source != KERNEL_GPU:
         return call
     return replace(call, duration_ns=None, busbw_gbps=None)
 

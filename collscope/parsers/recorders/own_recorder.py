@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from collscope.model import Op, Place, Severity, parse_datatype, parse_op
 from collscope.model.limits import LIMIT
-from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
+from collscope.model.trace import KERNEL_GPU, RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
 from collscope.parsers._sides import CODE, CONTRADICT_TEXT
 from collscope.parsers.reader import recorder_reader
@@ -95,6 +95,7 @@ class _Record(msgspec.Struct, frozen=True):
 class _Process(msgspec.Struct, frozen=True):
     """What the first record tells of the process."""
 
+    name: str
     real_ns: int
     monotonic_ns: int
     pid: int
@@ -297,14 +298,18 @@ class _Reader:
             # ncclComm.seqNumber has one counter per function (comm.h since NCCL 2.23).
             seq_per_op=True,
             coverage="whole" if entire and not self.notes.diagnostics else "sample",
+            callback_ns=None if self.cost is None else whole(self.cost.callback_ns),
+            process=process.name if process else None,
+            part=process.segment if process else 0,
             diagnostics=self.notes.diagnostics,
         )
 
     def _begin(self, body: bytes) -> None:
-        real, monotonic, pid, _, segment, version, size, hip = _FILE_BODY.unpack_from(body)
+        real, monotonic, pid, token, segment, version, size, hip = _FILE_BODY.unpack_from(body)
         host, _, _, rank, *_ = [*_texts(body[_FILE_BODY.size :]), "", "", "", ""]
+        name = f"{host}.{pid}.{token:x}"
         self._process = _Process(
-            real, monotonic, pid, segment, version, size, bool(hip), host, rank[:9]
+            name, real, monotonic, pid, segment, version, size, bool(hip), host, rank[:9]
         )
 
     def _take_span(self, record: _Record) -> None:
@@ -380,7 +385,7 @@ class _Reader:
             else:
                 elements, type_name = whole(api.count), api.datatype
         made = at if api is None else api.monotonic_ns
-        start, duration, state = self._times(id_, record.comm, made, channels)
+        start, duration, stop, state = self._times(id_, record.comm, made, channels)
         captured = api is not None and api.captured
         return RecordedCall(
             collective=replace(
@@ -395,8 +400,9 @@ class _Reader:
             state=state,
             group_rank=comm.rank if comm.rank >= 0 else None,
             in_place=_in_place(op, (send, recv), comm.rank, _bytes(elements, type_name)),
-            timing_source=None if duration is None else "kernel_gpu",
+            timing_source=None if duration is None else KERNEL_GPU,
             together=api.group if api is not None and api.group else None,
+            kernel_end_ns=stop,
         )
 
     def _with_foreign_stamps(self) -> frozenset[int]:
@@ -429,22 +435,24 @@ class _Reader:
 
     def _times(
         self, call: int, comm: int, monotonic_ns: int, channels: int
-    ) -> tuple[int | None, int | None, str | None]:
-        """Host time of a call, GPU time of its kernels, and its state."""
+    ) -> tuple[int | None, int | None, int | None, str | None]:
+        """Host time of a call, GPU time of its kernels and their end, and its state."""
         spans = self._kernels.get(call, {})
         start = self._host_time(monotonic_ns)
         if spans and comm in self._unsound:
             self._foreign += 1
-            return start, None, None
+            return start, None, None, None
         each_once = len(spans) == len({channel for channel, _ in spans})
         if not spans or not each_once or (channels and len(spans) != channels):
-            return start, None, None
+            return start, None, None, None
         if any(stop == 0 for stop in spans.values()):
             # Of a process that ended in order, the library may keep the last ends to itself.
-            return start, None, "started" if self._end is None else None
+            return start, None, None, "started" if self._end is None else None
         first, last = min(begun for _, begun in spans), max(spans.values())
-        lasted = (last - first) * self._tick
-        return start, lasted if 0 < lasted < LIMIT else None, "completed"
+        lasted, stop = (last - first) * self._tick, last * self._tick
+        if not 0 < lasted <= stop < LIMIT:
+            return start, None, None, "completed"
+        return start, lasted, stop, "completed"
 
     def _note(self, any_calls: bool) -> None:
         """Count what the file lacks."""

@@ -18,6 +18,7 @@ from collscope.reports.coverage.answer import Coverage, Header
 from collscope.reports.efficiency.answer import Judgement
 from collscope.reports.fabric.answer import FactRow, SettingRow, TransportRow
 from collscope.reports.share.answer import Share
+from collscope.reports.share.recorded import RecordedShare
 from collscope.reports.verdict.answer import StepSummary, VerdictEntry
 from collscope.reports.waiting.answer import TimelineReport
 
@@ -51,6 +52,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     step: StepSummary
     header: Header
     shares: tuple[Share, ...]
+    recorded_share: RecordedShare | None = None  # by GPU times of recordings; None: there are none
     classes: tuple[ClassRow, ...]  # the top ones, see Header.classes for their number
     communicators: tuple[CommunicatorRow, ...]
     histograms: tuple[Histogram, ...]

@@ -23,6 +23,7 @@ from collscope.reports.fabric.answer import read_facts, read_settings, read_tran
 from collscope.reports.report.answer import Report
 from collscope.reports.report.findings import find
 from collscope.reports.share.answer import read_shares
+from collscope.reports.share.recorded import read_recorded_share
 from collscope.reports.verdict.answer import find_answer
 from collscope.reports.verdict.text import entries
 from collscope.reports.waiting.answer import TimelineReport
@@ -61,6 +62,7 @@ def build_report(
         step=answer.step,
         header=read_header(connection, run, classes, communicators),
         shares=shares,
+        recorded_share=read_recorded_share(connection, run),
         classes=classes,
         communicators=communicators,
         histograms=histograms(classes),

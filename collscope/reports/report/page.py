@@ -89,6 +89,13 @@ def _share(report: Report) -> Fact:
     if not shares and withheld is not None:
         return Fact(label, "not known", f"the traces contradict themselves: {withheld.words}",
                     "Findings")  # fmt: skip
+    recorded = report.recorded_share
+    if not shares and recorded is not None:
+        least = "at least " * bool(recorded.untimed_calls)
+        return Fact("Share of the wall time in collectives", f"{least}{recorded.percent:.1f} %",
+                    f"by the GPU times of {recorded.timed_calls} of "
+                    f"{count(recorded.calls, 'recorded call')}", "Share of GPU time",
+                    query(report.header.run, origin("recorded_windows")))  # fmt: skip
     if not shares:
         return Fact(label, "not known", "no profile and no trace of the job in this run")
     of = {denominator(share) for share in shares}

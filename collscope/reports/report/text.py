@@ -23,6 +23,7 @@ from collscope.reports.rendering.layout import Item, Section
 from collscope.reports.rendering.share_words import BOUND_WORDS, denominator, range_words
 from collscope.reports.report.answer import Evidence, Finding, Report, counts_are_lower_bounds
 from collscope.reports.share.answer import Bound, Share, alike, bound_by
+from collscope.reports.share.recorded_text import recorded_sentences
 from collscope.reports.share.text import MOST_PROFILES, share_section, share_sentence, traced_shares
 from collscope.reports.tolerances import IDLE_PERCENT
 from collscope.reports.verdict.text import section
@@ -135,6 +136,9 @@ def _share_answer(report: Report) -> Iterable[str]:
         why = "no row of the profile has a usable time" if profiled else "no profile"
         if any(row.code in TIMES_UNKNOWN for row in report.coverage.diagnostics):
             why = "times of the profile contradict each other: see Findings"
+        if report.recorded_share is not None:
+            yield from recorded_sentences(report.recorded_share)
+            return
         yield f"Share of GPU time: not known ({why}; collscope ingest profile PATH)."
     elif len(traced) > 1:
         ranks = traced_ranks(report.timeline, len(report.timeline.ranks) or len(traced))

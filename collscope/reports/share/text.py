@@ -18,6 +18,7 @@ from collscope.reports.rendering.origin import origin
 from collscope.reports.rendering.share_words import denominator, percent_words
 from collscope.reports.report.answer import Report
 from collscope.reports.share.answer import Share
+from collscope.reports.share.recorded_text import recorded_tables
 from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import count
 
@@ -38,6 +39,9 @@ def share_sentence(share: Share, whole: str = "GPU time") -> str:
 def share_section(report: Report) -> Iterable[str | Table]:
     """The share of each profile, with its families and kernels."""
     shares = report.shares
+    if not shares and report.recorded_share is not None:
+        yield from recorded_tables(report.recorded_share)
+        return
     if not shares:
         doubted = unknown_times(report.timeline.withheld) is not None
         why = "the traces contradict themselves" if doubted else "the run has no profile"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collscope.timeline.step_causes.records import Cause
 
 _TRACES = "SELECT COUNT(*) FROM traces WHERE run = ? AND used"
+_TIMED = "SELECT 1 FROM recorded_windows WHERE run = ?"
 _QUEUED = "SELECT 1 FROM diagnostics WHERE run = ? AND code = 'idle_while_queued'"
 _DEFAULT_DB, _DEFAULT_RUN = "collscope.db", "main"
 CODES = (
@@ -72,8 +73,8 @@ class StepSummary(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """The causes of a run's long steps.
 
-    unknown  why nothing can be said: no_traces, no_steps, contradiction, idle_while_queued; None:
-             it can
+    unknown  why nothing can be said: no_traces, no_compute, no_steps, contradiction,
+             idle_while_queued; None: it can
     """
 
     step: StepSummary
@@ -100,7 +101,8 @@ def find_answer(
     db = Path(os.fsdecode(name.encode()))
     step = StepSummary(None, step_ms, 0, 0, None, False, None, None, _look(db, run))
     if not connection.execute(_TRACES, (run,)).fetchone()[0]:
-        return Answer(step, unknown="no_traces")
+        timed = connection.execute(_TIMED, (run,)).fetchone()
+        return Answer(step, unknown="no_compute" if timed else "no_traces")
     # numpy: a run without traces is answered without it.
     from collscope.reports.waiting.traced_run import read_facts, read_traced_run  # noqa: PLC0415
     from collscope.timeline.step_bounds import recorded_bounds  # noqa: PLC0415

@@ -14,6 +14,12 @@ _UNKNOWN = {
         "Trace all ranks with torch.profiler for at least three steps, then run collscope ingest "
         "trace on the traces.",
     ),
+    "no_compute": (
+        "The recordings time collectives, not the steps: what a step costs, and why a rank is "
+        "late, is not recorded.",
+        "Trace all ranks with torch.profiler for at least three steps, then run collscope ingest "
+        "trace on the traces.",
+    ),
     "no_steps": ("The traces hold no whole step that recurs.", _ONE_STEP),
     "idle_while_queued": (
         "A GPU runs nothing for long although its next kernel has been launched: rows are missing "

@@ -13,7 +13,13 @@ import msgspec
 from collscope.ingest.periods import Period, read_periods
 from collscope.reports.waiting.hidden_cost import BesideRow, read_beside
 from collscope.reports.waiting.late_causes import LateCause, read_late_causes
-from collscope.reports.waiting.ranks import RankRow, RankWaits, read_logged_ranks, read_ranks
+from collscope.reports.waiting.ranks import (
+    RankRow,
+    RankWaits,
+    read_logged_by,
+    read_logged_ranks,
+    read_ranks,
+)
 from collscope.reports.waiting.withheld import Withheld, read_withheld
 from collscope.store.trace_header import read_cpu_activities
 
@@ -206,7 +212,9 @@ class TimelineReport(msgspec.Struct, frozen=True):
     causes: tuple[LateCause, ...] = ()  # one for each straggler
     traced: TracedRanks | None = None  # None: all ranks, or nothing tells how many there are
     untold_world: bool = False  # nothing tells how many: a rank without a trace may be the last
-    logged: tuple[RankWaits, ...] = ()  # by the kernel trace of logs, where there is no trace
+    logged: tuple[RankWaits, ...] = ()  # by `logged_by`, where there is no trace
+    # the kernel trace of RCCL's logs, or GPU times of a recorder; None: neither
+    logged_by: Annotated[str | None, ("kernel_log", "recording", None)] = None
     places: tuple[PlaceRow, ...] = ()  # kinds with several places, most costing first
     beside: tuple[BesideRow, ...] = ()  # most hidden time first; needs interference measurements
     steps: tuple[StepRow, ...] = ()  # one per rank; empty where no step recurs
@@ -241,6 +249,7 @@ class TimelineReport(msgspec.Struct, frozen=True):
             traced=_traced(connection, run),
             untold_world=bool(connection.execute(_UNTOLD, {"run": run}).fetchone()[0]),
             logged=() if ranks else read_logged_ranks(connection, run),
+            logged_by=None if ranks else read_logged_by(connection, run),
             places=_places(connection, run),
             beside=read_beside(connection, run),
             steps=steps,

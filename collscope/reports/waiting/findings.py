@@ -150,7 +150,11 @@ def _host_may_be_late(late: Iterable[RankWaits], said: TimelineReport) -> bool:
 
 
 def _why(late: RankWaits, said: TimelineReport) -> str:
-    return cause_sentence(late, said) if isinstance(late, RankRow) else NO_CAUSE
+    return (
+        cause_sentence(late, said)
+        if isinstance(late, RankRow)
+        else NO_CAUSE[said.logged_by or "kernel_log"]
+    )
 
 
 def _cause(late: RankWaits, said: TimelineReport) -> str:

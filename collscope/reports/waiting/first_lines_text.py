@@ -14,10 +14,10 @@ from collscope.reports.waiting.late_ranks_text import (
     matters,
     no_single_rank,
 )
-from collscope.reports.waiting.ranks import RankWaits
 from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import are, count, have, us_or_ms
 
+_LOGGED_BY = {"kernel_log": "RCCL's kernel trace", "recording": "the recordings"}
 _LITTLE = 0.0005  # of the collectives' time, less than the printed digits show
 _ALIKE = 0.99  # steps of ranks that differ by less are told once
 
@@ -25,7 +25,7 @@ _ALIKE = 0.99  # steps of ranks that differ by less are told once
 def timeline_sentences(said: TimelineReport) -> Iterable[str]:
     """The first lines of the report: exposed share, waiting, the late rank."""
     if not said.ranks:
-        yield from _logged_sentences(said.logged)
+        yield from _logged_sentences(said)
         return
     if not said.cut and not said.withheld:
         yield from _step_sentence(said.steps, _cost(said))
@@ -196,19 +196,22 @@ def _group_sentence(groups: Sequence[GroupRow]) -> Iterable[str]:
         yield f"Of the collectives' kernel time by process group: {', '.join(parts)}."
 
 
-def _logged_sentences(ranks: Sequence[RankWaits]) -> Iterable[str]:
-    """What the kernel trace of the logs tells of waiting."""
+def _logged_sentences(said: TimelineReport) -> Iterable[str]:
+    """Waiting by the kernel trace of the logs, or by recordings."""
+    if said.logged_by is None:
+        return
+    ranks, source = said.logged, _LOGGED_BY[said.logged_by]
     whole = sum(rank.seen_ns for rank in ranks)
     wait, unknown = (sum(getattr(r, name) for r in ranks) for name in ("wait_ns", "unknown_ns"))
     if unknown < whole:
         left = f"; {100 * unknown / whole:.1f} % may be either"
         yield (
-            f"Of the kernel time of collectives ({count(len(ranks), 'rank')}, by RCCL's kernel "
-            f"trace) {100 * wait / whole:.1f} % is waiting for the last rank"
+            f"Of the kernel time of collectives ({count(len(ranks), 'rank')}, by {source}) "
+            f"{100 * wait / whole:.1f} % is waiting for the last rank"
             f"{left * (unknown > _LITTLE * whole)}."
         )
     yield from (
-        f"{late_sentence(rank, ranks)} {NO_CAUSE}"
+        f"{late_sentence(rank, ranks)} {NO_CAUSE[said.logged_by]}"
         for rank in ranks
         if rank.straggler and matters(rank, ranks)
     )

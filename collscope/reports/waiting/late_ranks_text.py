@@ -18,7 +18,10 @@ from collscope.reports.waiting.ranks import RankRow, RankWaits
 from collscope.timeline.tolerances import STRAGGLER_SHARE
 from collscope.units import count, us_or_ms
 
-NO_CAUSE = "Why is not known: a kernel trace shows collectives only."
+NO_CAUSE = {
+    "kernel_log": "Why is not known: a kernel trace shows collectives only.",
+    "recording": "Why is not known: a recording shows collectives only.",
+}  # by `TimelineReport.logged_by`
 
 
 def matters(rank: RankWaits, ranks: Sequence[RankWaits]) -> bool:

@@ -19,8 +19,10 @@ FROM rank_times WHERE run = ? AND span_ns IS NOT NULL ORDER BY rank
 _LOGGED = """
 SELECT rank, calls, transfer_ns, wait_ns, unknown_ns, late_of, late_last, late_behind,
        late_typical_ns, late_max_ns, late_total_ns, caused_wait_ns, late_share, straggler
-FROM rank_waits WHERE run = ? AND origin = 'kernel_log' ORDER BY rank
+FROM rank_waits WHERE run = ? AND origin != 'trace' ORDER BY rank
 """
+
+_ORIGIN = "SELECT origin FROM rank_waits WHERE run = ? AND origin != 'trace' LIMIT 1"
 
 _TRUTH = 13  # column of `straggler`
 
@@ -77,8 +79,14 @@ def read_ranks(connection: sqlite3.Connection, run: str) -> tuple[RankRow, ...]:
 
 
 def read_logged_ranks(connection: sqlite3.Connection, run: str) -> tuple[RankWaits, ...]:
-    """Ranks of the kernel trace in the run's logs."""
+    """Ranks of the kernel trace in the run's logs, or of its recordings."""
     return _read(connection, _LOGGED, run, RankWaits)
+
+
+def read_logged_by(connection: sqlite3.Connection, run: str) -> str | None:
+    """What `read_logged_ranks` is from: kernel_log or recording; None without such ranks."""
+    row = connection.execute(_ORIGIN, (run,)).fetchone()
+    return None if row is None else str(row[0])
 
 
 def _read(

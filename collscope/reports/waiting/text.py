@@ -23,6 +23,16 @@ from collscope.units import count, figure, format_size, us_or_ms
 _MOST_RANKS = 16  # rows of a table; then the ranks with most exposed time
 _MOST_CLASSES = 20
 _MOST_PROGRESS = 32
+_LOGGED_BY = {
+    "kernel_log": (
+        "By RCCL's kernel trace. Each GPU has its own clock; the ends of the calls give the "
+        "offsets, as all ranks leave a call together."
+    ),
+    "recording": (
+        "By the GPU times of the recorded calls that have one. The clocks of the GPUs differ: we "
+        "assume that all ranks leave a synchronising call together."
+    ),
+}
 
 
 def timeline_section(said: TimelineReport) -> Iterable[Section]:
@@ -50,10 +60,7 @@ def _blocks(said: TimelineReport) -> Iterable[str | Table]:
     if any(rank.transfer_ns for rank in said.logged):
         shown = sorted(said.logged, key=lambda r: -r.caused_wait_ns)[:_MOST_RANKS]
         yield from _waiting(said.logged, sorted(shown, key=lambda r: r.rank))
-        yield (
-            "By RCCL's kernel trace. Each GPU has its own clock; the ends of the calls tell the "
-            "offsets, as all ranks leave a call together."
-        )
+        yield _LOGGED_BY[said.logged_by or "kernel_log"]
     if said.places:
         yield from _places(said.places)
     if len(said.groups) > 1:

@@ -1,4 +1,4 @@
-"""Evidence from the flight recorder's dumps that a store holds."""
+"""The flight recorder's dumps of a run, as they were read."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from collscope.errors import InputError
-from collscope.hang.dumps import dump_evidence
 from collscope.model import Diagnostic, Severity
 from collscope.store.trace_columns import decode_recording
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from collscope.hang.records import Evidence
+    from collscope.model.trace import RecordedCalls
 
 _DUMPS = """
 SELECT s.path, c.calls, (
@@ -27,11 +25,8 @@ ORDER BY c.recording_id
 """
 
 
-def evidence_of_run(connection: sqlite3.Connection, run: str) -> tuple[Evidence, ...]:
-    """What the dumps of a run say. Of its other sources the store keeps no order of all calls.
-
-    raises  InputError when it has none
-    """
+def read_dumps(connection: sqlite3.Connection, run: str) -> list[tuple[str, RecordedCalls]]:
+    """Path and calls of each dump; one that was damaged has a diagnostic."""
     dumps = []
     for path, encoded, lost in connection.execute(_DUMPS, (run,)):
         calls = decode_recording(encoded)
@@ -39,10 +34,4 @@ def evidence_of_run(connection: sqlite3.Connection, run: str) -> tuple[Evidence,
             found = Diagnostic(Severity.DATA_LOSS, lost, "Found when the dump was read.")
             calls = replace(calls, diagnostics=(found,))
         dumps.append((path, calls))
-    evidence = dump_evidence(dumps, ())
-    if evidence is None:
-        raise InputError(
-            f"run '{run}': it has no dumps of the flight recorder. Name the files:"
-            " collscope hang dumps/ logs/ stderr/"
-        )
-    return (evidence,)
+    return dumps
