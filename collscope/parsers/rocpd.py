@@ -284,24 +284,26 @@ def _arguments(
 
 def _collective(op: Op, given: Mapping[str, str]) -> TraceCollective:
     """A call of RCCL by its arguments."""
-    code, reduction = _whole(given.get("datatype")), _whole(given.get("op"))
+    code, reduction = _parse_whole(given.get("datatype")), _parse_whole(given.get("op"))
     datatype = parse_datatype(given.get("datatype", "")) if code is None else datatype_of(code)
     redop = parse_redop(given.get("op", "").removeprefix("nccl"))
     if reduction is not None:
         redop = redop_of(reduction)
-    elements = next((n for name in _COUNTS if (n := _whole(given.get(name))) is not None), None)
+    elements = next(
+        (n for name in _COUNTS if (n := _parse_whole(given.get(name))) is not None), None
+    )
     known = datatype.itemsize is not None
     return TraceCollective(
         op,
         datatype if known else None,
         redop=redop.value if redop is not None and op.reduces else None,
-        root=_whole(given.get("root")),
-        peer=_whole(given.get("peer")),
+        root=_parse_whole(given.get("root")),
+        peer=_parse_whole(given.get("peer")),
         count_bytes=elements * (datatype.itemsize or 0) if known and elements else None,
     )
 
 
-def _whole(text: str | None) -> int | None:
+def _parse_whole(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() and len(text) < _DIGITS else None
 
 
