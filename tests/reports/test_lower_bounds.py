@@ -19,3 +19,13 @@ def test_logs_of_some_ranks(ranks: range, expected: str, db_path: Path) -> None:
     logs = [SAMPLES / f"rank{rank}.log" for rank in ranks]
     assert collscope("ingest", "log", *logs, "--db", db_path).code == 0
     assert expected in collscope("report", "--db", db_path).out
+
+
+def test_one_rank_of_four_leaves_something_to_do(samples: Path, db_path: Path) -> None:
+    """Nothing stands out on the rank that was traced; of the others nothing is known."""
+    trace = samples / "traces" / "default" / "rank0.json.gz"
+    assert collscope("ingest", "trace", trace, "--db", db_path).code == 0
+    brief = " ".join(collscope("report", "--brief", "--db", db_path).out.split())
+    assert "Trace all ranks: causes on the others" in brief
+    assert "Nothing to mend" not in brief
+    assert ", 1 of 4 ranks," in brief
