@@ -39,3 +39,18 @@ def test_a_healthy_answer_of_ras_is_no_log(tmp_path: Path, db_path: Path) -> Non
     done = collscope("ingest", "auto", path, "--db", db_path)
     assert (done.code, "Nothing was stored" in done.err) == (3, True)
     assert not db_path.exists()
+
+
+def test_what_a_program_prints_is_no_title(tmp_path: Path, db_path: Path) -> None:
+    """A message on a line of its own inside of a code block stands above a table."""
+    table = (
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+        "     1048576        262144     float     sum      -1   1000.0    1.05    1.05      0\n"
+    )
+    block = "```\nall_reduce_perf -g 2\n\nNo protocol specified\n\n{}```\n\n"
+    path = tmp_path / "notes.md"
+    path.write_text(f"### Default\n\n{block}### Tuned\n\n{block}".replace("{}", table))
+    done = collscope("ingest", "table", path, "--ranks", "2", "--db", db_path)
+    assert done.code == 0
+    query = "SELECT DISTINCT label FROM measurements ORDER BY line"
+    assert rows(db_path, query) == [("Default",), ("Tuned",)]
