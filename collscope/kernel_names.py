@@ -224,6 +224,15 @@ def may_communicate(name: str) -> bool:
     return _COMM.search(name) is not None and not _known(name) and not is_decoy(name)
 
 
+def name_pattern(name: str) -> str:
+    """A regular expression for `--collective` that finds a kernel by its function's name.
+
+    >>> name_pattern("void ns::my_exchange<4>(float*)"), name_pattern("my.kernel<4>")
+    ('ns::my_exchange', 'my\\\\.kernel<4>')
+    """
+    return re.escape(_base(name) or name)
+
+
 def _known(name: str) -> bool:
     """True for a kernel of a collective, and for one that the table knows as local work."""
     if classify(name) is not None:

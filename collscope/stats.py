@@ -8,7 +8,7 @@ Medians and median absolute deviations are used throughout, since launch noise h
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from statistics import NormalDist, fmean, median
 from typing import TYPE_CHECKING
 
@@ -185,8 +185,10 @@ class Effect(msgspec.Struct, frozen=True):
         return replace(self, log_ratio=-self.log_ratio).p_slower()
 
 
-def effects(pairs: Sequence[tuple[Samples, Samples]]) -> list[Effect]:
+def effects(pairs: Sequence[tuple[Samples, Samples]], *, in_graphs: bool = False) -> list[Effect]:
     """Effect of each class, from its samples with the first and with the second label.
+
+    in_graphs  the calls are launched by graphs: the host's noise does not reach them
 
     Where both have three rounds or more in common, the rounds are the units and are compared pair
     by pair, which takes slow drift out. Else the two are compared as groups, of rounds where each
@@ -200,18 +202,25 @@ def effects(pairs: Sequence[tuple[Samples, Samples]]) -> list[Effect]:
     raw = [_effect(first, second) for first, second in pairs]
     known = [e.error**2 for e in raw if e.error is not None and e.freedom >= 1]
     common = median(known) if len(known) >= _POOL_FROM else 0.0
+    noise = _no_noise if in_graphs else _host_noise
     return [
-        _with_assumed(_with_prior(e, common, _paired_host_noise(e, *pair)), *pair)
+        _with_assumed(_with_prior(e, common, _paired_host_noise(e, noise, *pair)), noise, *pair)
         for e, pair in zip(raw, pairs, strict=True)
     ]
 
 
-def _paired_host_noise(effect: Effect, first: Samples, second: Samples) -> float:
+def _paired_host_noise(
+    effect: Effect, host_noise: Callable[[Samples], float], first: Samples, second: Samples
+) -> float:
     """Variance that the host's noise makes of a paired effect; others have it assumed."""
     if not effect.paired:
         return 0.0
-    each = _host_noise(first) + _host_noise(second)
+    each = host_noise(first) + host_noise(second)
     return _MEDIAN_ERROR**2 * each / len(effect.by_round)
+
+
+def _no_noise(_samples: Samples) -> float:
+    return 0.0
 
 
 def _host_noise(samples: Samples) -> float:
@@ -226,12 +235,15 @@ def _with_prior(effect: Effect, common: float, host: float) -> Effect:
     return _moderated(effect, max(common, host))
 
 
-def _with_assumed(effect: Effect, first: Samples, second: Samples) -> Effect:
+def _with_assumed(
+    effect: Effect, host_noise: Callable[[Samples], float], first: Samples, second: Samples
+) -> Effect:
     """An effect of labels that did not take turns, with the noise between them added."""
     if effect.paired or effect.error is None:
         return effect
     few = min(len(first.rounds), len(second.rounds)) < ENOUGH_ROUNDS
-    return replace(with_noise(effect, _between(first) + _between(second)), few=few)
+    noise = sum(_between(samples, host_noise) for samples in (first, second))
+    return replace(with_noise(effect, noise), few=few)
 
 
 def with_noise(effect: Effect, variance: float) -> Effect:
@@ -282,12 +294,12 @@ def _error(values: Sequence[float]) -> float:
     return _MEDIAN_ERROR * sigma(values) / math.sqrt(len(values))
 
 
-def _between(samples: Samples) -> float:
+def _between(samples: Samples, host_noise: Callable[[Samples], float]) -> float:
     """Variance between the label's launches or sessions and others of the same thing."""
     rounds = len(samples.rounds)
     of_all = SESSION_NOISE**2 if rounds >= ENOUGH_ROUNDS else LAUNCH_NOISE**2 / rounds
     # More launches of one session do not lessen what the host does to all of them.
-    return of_all + _host_noise(samples)
+    return of_all + host_noise(samples)
 
 
 def _units(samples: Samples) -> list[float]:

@@ -28,6 +28,12 @@ DOCUMENTS = {
         "What `collscope bench allreduce-wrapper --format json` prints. Units are in the "
         "names: _ns nanoseconds, _bytes bytes. null: not known, or does not apply.",
     ),
+    "backends": (
+        "collscope.reports.backends.answer.BackendsReport",
+        "What `collscope bench backends --format json` prints. Units are in the names: _ns "
+        "nanoseconds, _bytes bytes; ratios of times, 1 is equal. null: not known, or does not"
+        " apply.",
+    ),
     "check": (
         "collscope.reports.check.answer.Check",
         "What `collscope check --format json` prints. Units are in the names: _ns "

@@ -74,23 +74,30 @@ def read_csv(csv: Path) -> str:
 
 
 def error_of(
-    ended: Ended | None, where: str, target: Target, *, rows: int, good: int
+    ended: Ended | None,
+    where: str,
+    target: Target,
+    *,
+    rows: int,
+    good: int,
+    program: str = MICROBENCH,
 ) -> CollscopeError | None:
     """The error of a program that failed; None when all went well.
 
     ended   None: interrupted
     rows    that the benchmark left
     good    of them, those with a result
+    program  that was started
     raises  that error when there are no rows at all
     """
     kept = f"{good} rows are kept in {os.path.relpath(target.csv or target.db)}."
-    error = _error_of(ended, where, kept if good else "Nothing was measured.")
+    error = _error_of(ended, where, kept if good else "Nothing was measured.", program)
     if not rows:
-        raise error or ReplayError(f"{where}: ended without a result. Is it {MICROBENCH}?")
+        raise error or ReplayError(f"{where}: ended without a result. Is it {program}?")
     return error
 
 
-def _error_of(ended: Ended | None, where: str, kept: str) -> CollscopeError | None:
+def _error_of(ended: Ended | None, where: str, kept: str, program: str) -> CollscopeError | None:
     if ended is None:
         return BenchInterruptedError(f"{where}: interrupted. {kept}")
     if ended.signal is not None:
@@ -99,4 +106,4 @@ def _error_of(ended: Ended | None, where: str, kept: str) -> CollscopeError | No
     if ended.status == 0:
         return None
     kind = _ERRORS.get(ended.status, ReplayError)
-    return kind(f"{where}: {MICROBENCH} ended with status {ended.status}, see above. {kept}")
+    return kind(f"{where}: {program} ended with status {ended.status}, see above. {kept}")

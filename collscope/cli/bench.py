@@ -8,6 +8,7 @@ import typer
 
 from collscope.cli import replay_options
 from collscope.cli.answers import targets, write_answer
+from collscope.cli.bench_backends import backends
 from collscope.cli.bench_ceilings import ceilings
 from collscope.cli.bench_interference import interference
 from collscope.cli.bench_memcpy import memcpy
@@ -67,3 +68,4 @@ bench_app.command()(p2p)
 bench_app.command()(interference)
 bench_app.command()(memcpy)
 bench_app.command()(ceilings)
+bench_app.command()(backends)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from collscope.ingest import stored_traces as store
 from collscope.ingest.stored_analysis import StoredAnalysis, store_analysis
-from collscope.kernel_names import classify, may_communicate
+from collscope.kernel_names import classify, may_communicate, name_pattern
 from collscope.match.apart import find_apart
 from collscope.match.consistency import Consistency, check
 from collscope.match.extras import first_of_rank, join_extras
@@ -27,6 +27,7 @@ from collscope.model.trace import Ints, Kind
 from collscope.store.runs import clear_timeline
 from collscope.timeline.analyse import RankedTimeline, analyse
 from collscope.timeline.contradictions import contradictions
+from collscope.timeline.like_collectives import like_collectives
 from collscope.timeline.overlap import own_warm_until, warm_until
 from collscope.timeline.recorded_waits import RecordedWaits, recorded_waits
 from collscope.timeline.steps import Steps, find_steps
@@ -202,6 +203,7 @@ def _doubts(rows: Rows) -> Iterable[Diagnostic]:
             )
             yield Diagnostic(Severity.NOTICE, "copied_trace", text)
     yield from _unrecognised(rows)
+    yield from _alike(rows)
     yield from _fused(rows)
 
 
@@ -228,6 +230,23 @@ def _unrecognised(rows: Rows) -> Iterable[Diagnostic]:
             f" the time of all kernels; most time first: {shown}"
         )
         yield Diagnostic(Severity.NOTICE, "may_be_collectives", text, count=len(some))
+
+
+def _alike(rows: Rows) -> Iterable[Diagnostic]:
+    """Kernels that count as compute and behave like collectives: proposed, not counted."""
+    found = like_collectives(rows)
+    if not found:
+        return
+    proposed = dict.fromkeys(name_pattern(rows.names[one.name]) for one in found)
+    of_all = 100 * sum(one.busy_ns for one in found) / _kernel_ns(rows)
+    options = " ".join(f"--collective '{pattern}=AllReduce'" for pattern in proposed)
+    text = (
+        "kernels behave like collectives and count as compute, as their names are not known: every"
+        " rank runs them as often, the ranks leave them together, and they last longer where a rank"
+        f" comes early; {of_all:.1f} % of the time of all kernels; most time first: {options}, with"
+        " the operation that each carries out"
+    )
+    yield Diagnostic(Severity.NOTICE, "like_collectives", text, count=len(found))
 
 
 def _fused(rows: Rows) -> Iterable[Diagnostic]:

@@ -13,7 +13,7 @@ from msgspec.structs import astuple, replace
 from collscope.ingest.lateness import lateness
 from collscope.ingest.observation_blob import decode
 from collscope.match.copies import Originals, find_originals, taken
-from collscope.match.observations import Ints, Observations, concatenate
+from collscope.match.observations import Ints, Observations, TuningSetting, concatenate
 from collscope.match.parts import join_parts
 from collscope.match.run import Matched
 from collscope.model.comm_handle import CommHandle, Process
@@ -229,7 +229,7 @@ def store_matching(
         ],
     )  # fmt: skip
     first_call = next_id(connection, "_call_row", "call_id")
-    settings = _store_settings(connection, given.observed)
+    settings = _store_settings(connection, matched.settings)
     totals = _store_totals(connection, matched, first_comm, first_class, settings)
     columns = {
         "total_id": totals,
@@ -274,11 +274,11 @@ def _store_comms(
     return first
 
 
-def _store_settings(connection: sqlite3.Connection, observed: Observations) -> list[int]:
+def _store_settings(connection: sqlite3.Connection, settings: Sequence[TuningSetting]) -> list[int]:
     """Key in `_tuning` of each setting."""
     keys = []
     where = " AND ".join(f"{c} IS ?" for c in ("algorithm", "protocol", "channels", "kernel"))
-    for setting in observed.tuning_settings:
+    for setting in settings:
         row = connection.execute(f"SELECT tuning_id FROM _tuning WHERE {where}", setting).fetchone()
         if row is None:
             cursor = connection.execute(

@@ -9,6 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from collscope.match.joining import Joined, join_extra, put_in_order
+from collscope.match.observations import TuningSetting
 from collscope.match.recordings import RecordedGroup, recorded_groups
 from collscope.match.rows import Rows
 from collscope.match.run import Matched
@@ -17,6 +18,7 @@ from collscope.match.traces import Calls
 from collscope.model import Diagnostic, Severity
 from collscope.model.trace import Ints, RecordedCall, RecordedCalls
 
+_NO_SETTING = TuningSetting(None, None, None, None)
 _AGAIN_TEXT = "recorded calls that another file holds, too, equal in every field: counted once"
 
 
@@ -48,7 +50,28 @@ def join_extras(
     index = np.full(len(calls), -1, dtype=np.int64)
     for group, found in zip(traced, second.call, strict=True):
         index[group.index] = found
+    for group, found in zip(recorded, first.call, strict=True):
+        _learn_settings(matched, group, found)
     return JoinedExtras(index, tuple(zip(recorded, first.call, strict=True)))
+
+
+def _learn_settings(matched: Matched, group: RecordedGroup, found: Ints) -> None:
+    """Algorithm, protocol and channels of recorded calls, where no log has them.
+
+    found  per call of the group its index in the matched run; -1: left out
+    """
+    settings = {setting: k for k, setting in enumerate(matched.settings)}
+    column = matched.calls["setting"]
+    for parts, call in zip(group.parts, found.tolist(), strict=True):
+        what = {_setting(part.call) for part in parts}
+        if call >= 0 and column[call] < 0 and len(what) == 1 and what != {_NO_SETTING}:
+            column[call] = settings.setdefault(what.pop(), len(settings))
+    matched.settings = list(settings)
+
+
+def _setting(call: RecordedCall) -> TuningSetting:
+    what = call.collective
+    return TuningSetting(what.algorithm, what.protocol, call.channels, None)
 
 
 def first_of_rank(

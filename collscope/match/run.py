@@ -23,7 +23,7 @@ from collscope.match.communicators import (
 )
 from collscope.match.executions import JoinedKernels, join_kernels
 from collscope.match.handles import RANKS_DIFFER, agree_by_comm_id, rows_by
-from collscope.match.observations import POINTERS_ONLY, Ints, Observations
+from collscope.match.observations import POINTERS_ONLY, Ints, Observations, TuningSetting
 from collscope.match.op_counts import (
     ONE_LAUNCH,
     counts_calls,
@@ -69,6 +69,7 @@ class Matched(msgspec.Struct):
     # traced kernel, its call
     kernel_calls: list[tuple[int, int]] = msgspec.field(default_factory=list)
     joined: JoinedKernels | None = None  # None: no traced kernels
+    settings: list[TuningSetting] = msgspec.field(default_factory=list)  # that calls name by index
     diagnostics: list[Diagnostic] = msgspec.field(default_factory=list)
 
 
@@ -125,7 +126,9 @@ class _Matching:
         self.processes = processes
         self.digests = [zlib.crc32(sig[r].tobytes()) for r in self.coll_rows]
         comms = join_communicators(handles, processes, self.digests)
-        self.matched = Matched(comms, world_ranks(handles, comms))
+        self.matched = Matched(
+            comms, world_ranks(handles, comms), settings=list(observed.tuning_settings)
+        )
         if differing:
             note = Diagnostic(Severity.DATA_LOSS, RANKS_DIFFER, _RANKS_TEXT, count=differing)
             self.matched.diagnostics.append(note)

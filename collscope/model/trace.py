@@ -116,6 +116,7 @@ class RecordedCall(msgspec.Struct, frozen=True):
     frames: tuple[str, ...] = ()  # where the host made a call that is open, the innermost first
     timeout_ns: int | None = None  # after which the recorder's watchdog ends the job
     kernel_end_ns: int | None = None  # of its GPU time, on one clock of the recording's GPU
+    channels: int | None = None
 
     @property
     def kernel_ns(self) -> int | None:

@@ -390,3 +390,30 @@ of any kernel."""
 SAME_STEP_MISS = 0.01
 """Part of a step by which graphs that are equally good miss the other's step. Source: a choice,
 below `STARTS`."""
+
+# Kernels that behave like collectives.
+
+LIKE_MIN_CALLS = 16
+"""Calls of a kernel that may be a collective. Source: a choice, the ninth decile of fewer is one
+call."""
+
+LIKE_MIN_WHOLE = 0.9
+"""Its rows that are in calls of all ranks, between the first and the last of these. Source: a
+choice, profilers lose a row now and then."""
+
+LIKE_VARIES = 0.1
+"""From the first to the ninth decile of its lengths, as a part of the median. Source: a choice,
+what waits for nobody lasts about as long each time."""
+
+LIKE_MIN_SLOPE = 0.5
+"""By which its length falls with a later arrival, per ns. Source: by definition 1 for a collective
+and 0 for compute; this is between them."""
+
+LIKE_MIN_ENDS_TO_STARTS = 2
+"""How much closer its ends are than its starts. Source: a choice, both are alike for compute."""
+
+LIKE_ROWS = 1_000
+"""Rows of a trace that are looked at. Source: a choice, more tell no more."""
+
+LIKE_NAMES = 16
+"""Names that are looked at, those of most time. Source: a choice, the cost rises with them."""

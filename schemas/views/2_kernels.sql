@@ -254,11 +254,13 @@ CREATE VIEW recorded_windows AS SELECT
     window,                    -- calls that follow each other on the communicator have one number
     COUNT(*) AS calls,         -- with a time on any rank
     SUM(kernels) AS kernels,   -- one per rank and call
-    CAST(TOTAL(kernel_ns) AS INTEGER) AS kernel_ns -- their summed duration
+    CAST(TOTAL(kernel_ns) AS INTEGER) AS kernel_ns, -- their summed duration
+    MIN(shortest_ns) AS shortest_ns -- the shortest of them
 FROM (
-    SELECT r.label AS run, k.comm_id, k.class_id, n.kernels, n.kernel_ns,
+    SELECT r.label AS run, k.comm_id, k.class_id, n.kernels, n.kernel_ns, n.shortest_ns,
            k.seq - ROW_NUMBER() OVER (PARTITION BY k.comm_id ORDER BY k.seq) AS window
-    FROM (SELECT j.call_id, s.run_id, COUNT(*) AS kernels, SUM(e.end_ns - e.start_ns) AS kernel_ns
+    FROM (SELECT j.call_id, s.run_id, COUNT(*) AS kernels, SUM(e.end_ns - e.start_ns) AS kernel_ns,
+                 MIN(e.end_ns - e.start_ns) AS shortest_ns
           FROM _recording c JOIN _source s USING (source_id) JOIN _kernel e USING (source_id)
           JOIN _kernel_call j USING (kernel_id) WHERE j.call_id IS NOT NULL GROUP BY j.call_id) n
     JOIN _run r USING (run_id) JOIN _call k USING (call_id) JOIN _call_time t USING (call_id)

@@ -403,6 +403,7 @@ class _Reader:
             timing_source=None if duration is None else KERNEL_GPU,
             together=api.group if api is not None and api.group else None,
             kernel_end_ns=stop,
+            channels=channels or None,
         )
 
     def _with_foreign_stamps(self) -> frozenset[int]:

@@ -51,6 +51,12 @@ _DOUBTS = {
         " but none that another library launches. Until then shares, waiting and gains say nothing"
         " of them.",
     ),
+    "like_collectives": (
+        "kernels that behave like collectives count as compute",
+        "Look what they are. If they are collectives, ingest again into a new run (--run NAME) with"
+        " these options, each with its operation. Until then shares, waiting and gains say nothing"
+        " of them.",
+    ),
     "may_be_collectives": (
         "kernels that may be collectives count as compute",
         "If they are some, name them at ingest (--collective 'REGEX=Operation'). Until then shares,"

@@ -16,7 +16,9 @@ from collscope.reports.rendering.page import Extras, Fact
 from collscope.reports.rendering.share_words import denominator, percent_words, range_words
 from collscope.reports.report.answer import Report
 from collscope.reports.report.text import measured_only, no_sizes
+from collscope.reports.share.recorded_text import percent_of_wall
 from collscope.reports.verdict.page import cards
+from collscope.reports.waiting.drift_page import drift_figure
 from collscope.reports.waiting.first_lines_text import traced_ranks, traced_share
 from collscope.reports.waiting.late_ranks_text import (
     in_time,
@@ -42,6 +44,7 @@ def report_extras(report: Report, connection: sqlite3.Connection) -> Extras:
         _timeline_title(report): (
             make_strip(traced.kernels, names) if len(traced.kernels) else None,
             lateness_figure(traced), *wait_figures(traced, names),
+            drift_figure(report, connection),
         ),
         "Efficiency and gain": (bars_figure(report), *curve_figures(report)),
         "Message sizes": (sizes_figure(report),),
@@ -91,8 +94,7 @@ def _share(report: Report) -> Fact:
                     "Findings")  # fmt: skip
     recorded = report.recorded_share
     if not shares and recorded is not None:
-        least = "at least " * bool(recorded.untimed_calls)
-        return Fact("Share of the wall time in collectives", f"{least}{recorded.percent:.1f} %",
+        return Fact("Share of the wall time in collectives", percent_of_wall(recorded).rstrip(","),
                     f"by the GPU times of {recorded.timed_calls} of "
                     f"{count(recorded.calls, 'recorded call')}", "Share of GPU time",
                     query(report.header.run, origin("recorded_windows")))  # fmt: skip

@@ -40,7 +40,7 @@ from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import count, format_size, format_time
 
 # Kernels that may be collectives are no small number: all that follows is without them.
-_NAMES_IN_DOUBT = ("no_collective", "may_be_collectives")
+_NAMES_IN_DOUBT = ("no_collective", "like_collectives", "may_be_collectives")
 
 
 def sections(report: Report) -> tuple[Section, ...]:

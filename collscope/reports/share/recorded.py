@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,12 +9,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from collscope.stats import t_quantile
+from collscope.reports.tolerances import MIN_WINDOWS
 
-_CONFIDENCE = 0.95
-_LEAST_WINDOWS = 3  # fewer show no spread
-
-_WINDOWS = "SELECT comm_id, class_id, calls, kernels, kernel_ns FROM recorded_windows WHERE run = ?"
+_WINDOWS = """
+SELECT comm_id, class_id, calls, kernels, kernel_ns, shortest_ns FROM recorded_windows
+WHERE run = ? ORDER BY comm_id, class_id, window
+"""
 
 # Calls of every communicator and class on its ranks, and what of them is no collective with times.
 _CALLS = """
@@ -52,22 +51,22 @@ class RecordedClassShare(msgspec.Struct, frozen=True):
     calls: int
     timed_calls: int  # with a GPU time on any rank, warm-up left out
     mean_ns: float | None  # of a timed call on a rank; None: no call has a time
-    percent: float | None
+    least_percent: float  # calls without a time count with the shortest timed one
+    percent: float | None  # they count with the mean; None: too few windows, or no call has a time
 
 
 class RecordedShare(msgspec.Struct, frozen=True):
     """Part of the wall time, from the first call to the last one, in which collectives ran.
 
-    Calls of a rank that run at the same time count each. Calls without a time count with the mean
-    of those of their communicator and class that have one.
+    Calls of a rank that run at the same time count each. Where calls are sampled there is no upper
+    end: a call without a time may have waited for any time.
     """
 
-    percent: float
-    low: float | None  # range of `percent`; None: too few windows show how the calls differ
-    high: float | None
-    ranks: int  # recordings with GPU times
+    least_percent: float
+    percent: float | None  # estimate; exact where all calls have a time; None: too few windows
+    ranks: int  # processes with GPU times
     wall_ns: int  # mean of the ranks, without the warm-up
-    calls: int  # collectives; what of them has no time of its class is in `untimed_calls`
+    calls: int  # collectives; those without any time of their class are in `untimed_calls`
     timed_calls: int
     untimed_calls: int  # of communicators and classes without any time: in no percentage
     callback_percent: float | None  # of the wall time: the recorder's callbacks; None: not known
@@ -75,11 +74,12 @@ class RecordedShare(msgspec.Struct, frozen=True):
 
 
 class _Window(NamedTuple):
-    """Calls that follow each other: kernels and their summed duration."""
+    """Calls that follow each other: kernels, their summed and their shortest duration."""
 
     calls: int
     kernels: int
     kernel_ns: int
+    shortest_ns: int
 
 
 def read_recorded_share(connection: sqlite3.Connection, run: str) -> RecordedShare | None:
@@ -93,48 +93,50 @@ def read_recorded_share(connection: sqlite3.Connection, run: str) -> RecordedSha
     wall -= connection.execute(_WARM_UP, (run,)).fetchone()[0]
     if wall <= 0:
         return None
-    rows, error, unsure = [], 0.0, False
-    for comm, class_, op, size, nranks, calls, members in connection.execute(_CALLS, (run,)):
-        own = windows.get((comm, class_), [])
-        mean = _mean(own)
-        timed = sum(window.calls for window in own)
-        percent = None if mean is None else 100 * mean * members / wall
-        rows.append(RecordedClassShare(comm, class_, op, size, nranks, calls, timed, mean, percent))
-        if mean is not None and timed < calls:
-            off = _error_of_mean(own, mean)
-            unsure |= off is None
-            error += (off or 0.0) * members
-    share = sum(row.percent or 0.0 for row in rows)
-    off_percent = 100 * error / wall
+    rows = [
+        _row((comm, class_, op, size, nranks, calls), members, windows[comm, class_], wall)
+        for comm, class_, op, size, nranks, calls, members in connection.execute(_CALLS, (run,))
+    ]
+    timed = [row for row in rows if row.timed_calls]
+    estimates = [row.percent for row in timed if row.percent is not None]
     return RecordedShare(
-        percent=share,
-        low=None if unsure else max(share - off_percent, 0.0),
-        high=None if unsure else share + off_percent,
+        least_percent=sum(row.least_percent for row in rows),
+        percent=sum(estimates) if len(estimates) == len(timed) else None,
         ranks=ranks,
         wall_ns=round(wall / ranks),
         calls=sum(row.calls for row in rows),
         timed_calls=sum(row.timed_calls for row in rows),
-        untimed_calls=sum(row.calls for row in rows if row.mean_ns is None),
+        untimed_calls=sum(row.calls for row in rows if not row.timed_calls),
         callback_percent=100 * callbacks / wall if known == ranks else None,
-        classes=tuple(sorted(rows, key=lambda row: -(row.percent or 0.0))),
+        classes=tuple(sorted(rows, key=lambda row: -row.least_percent)),
     )
 
 
-def _mean(windows: Sequence[_Window]) -> float | None:
-    """Mean duration of a kernel, ns; None without one."""
-    kernels = sum(window.kernels for window in windows)
-    return sum(window.kernel_ns for window in windows) / kernels if kernels else None
+def _row(
+    key: tuple[int, int, str, int | None, int | None, int],
+    members: int,
+    windows: Sequence[_Window],
+    wall_ns: float,
+) -> RecordedClassShare:
+    """One class on one communicator.
 
-
-def _error_of_mean(windows: Sequence[_Window], mean: float) -> float | None:
-    """By how much the mean of all calls may differ from that of the timed ones, ns.
-
-    None: not known. Windows are the units: calls that follow each other are alike.
-    source  variance of a ratio estimate: Cochran, Sampling Techniques, 3rd ed., section 6.4
+    key      the first six fields of the record
+    members  calls times ranks: kernels, timed or not
+    windows  in the order of their calls; the recorder takes the first always, others by chance
     """
-    n, kernels = len(windows), sum(window.kernels for window in windows)
-    if n < _LEAST_WINDOWS:
-        return None
-    squares = sum((window.kernel_ns - mean * window.kernels) ** 2 for window in windows)
-    deviation = math.sqrt(squares * n / (n - 1)) / kernels
-    return t_quantile((1 + _CONFIDENCE) / 2, n - 1) * deviation
+    timed = sum(window.calls for window in windows)
+    kernels = sum(window.kernels for window in windows)
+    if not kernels:
+        return RecordedClassShare(*key, 0, None, 0.0, None)
+    known_ns = sum(window.kernel_ns for window in windows)
+    untimed = max(members - kernels, 0)
+    shortest_ns = min(window.shortest_ns for window in windows)
+    later = windows[1:]
+    percent = None
+    if not untimed:
+        percent = 100 * known_ns / wall_ns
+    elif len(later) >= MIN_WINDOWS:
+        mean_ns = sum(window.kernel_ns for window in later) / sum(w.kernels for w in later)
+        percent = 100 * (known_ns + untimed * mean_ns) / wall_ns
+    least = 100 * (known_ns + untimed * shortest_ns) / wall_ns
+    return RecordedClassShare(*key, timed, known_ns / kernels, least, percent)

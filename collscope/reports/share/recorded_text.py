@@ -14,14 +14,19 @@ _MOST_CLASSES = 20
 
 def recorded_sentences(share: RecordedShare) -> Iterable[str]:
     """Part of the wall time, what it rests on, and what it leaves out."""
-    lack = share.untimed_calls
     yield (
-        f"Collectives run for {'at least ' * bool(lack)}{_range(share)} of the wall time "
+        f"Collectives run for {percent_of_wall(share)} of the wall time "
         f"({count(share.ranks, 'rank')}, {share.wall_ns / 1e9:.3g} s each), by the GPU times of "
         f"{share.timed_calls} of {count(share.calls, 'recorded call')}."
     )
-    if lack:
-        yield f"{count(lack, 'call')} of classes without any GPU time: in no share."
+
+
+def percent_of_wall(share: RecordedShare) -> str:
+    """The share with what it is: exact, an estimate, or a lower bound."""
+    if share.timed_calls + share.untimed_calls >= share.calls and share.percent is not None:
+        return f"{'at least ' * bool(share.untimed_calls)}{share.percent:.1f} %"
+    estimate = "" if share.percent is None else f", {share.percent:.1f} % by estimate,"
+    return f"at least {share.least_percent:.1f} %{estimate}"
 
 
 def recorded_tables(share: RecordedShare) -> Iterable[str | Table]:
@@ -35,6 +40,7 @@ def recorded_tables(share: RecordedShare) -> Iterable[str | Table]:
         ("timed", NUMBER),
         ("mean us", NUMBER),
         ("% wall time", NUMBER),
+        ("at least", NUMBER),
     ]
     shown = share.classes[:_MOST_CLASSES]
     yield table(
@@ -49,6 +55,7 @@ def recorded_tables(share: RecordedShare) -> Iterable[str | Table]:
                 row.timed_calls,
                 scaled(row.mean_ns, 1e3),
                 None if row.percent is None else f"{row.percent:.2f}",
+                f"{row.least_percent:.2f}" if row.timed_calls else None,
             )
             for row in shown
         ),
@@ -62,18 +69,11 @@ def recorded_tables(share: RecordedShare) -> Iterable[str | Table]:
         yield f"{more} not shown (view recorded_windows)."
     yield (
         "Of the time from the first recorded call to the last one, without the warm-up. Calls "
-        "without a GPU time count with the mean of their class on their communicator; of calls "
-        "that run at the same time each counts. The rest of the GPU time is not recorded."
+        "without a GPU time count with the mean of the timed ones of their class and communicator "
+        "(at least: with the shortest). One that waited longer than all timed ones makes the truth "
+        "larger. Calls that run at the same time all count. What else the GPU did is not recorded."
     )
     if share.callback_percent is not None:
         yield (
             f"The recorder's callbacks took {figure(share.callback_percent, 2)} % of the wall time."
         )
-
-
-def _range(share: RecordedShare) -> str:
-    if share.low is None or share.high is None:
-        return f"about {share.percent:.1f} % (range not known: too few windows)"
-    if share.high - share.low < 0.1:
-        return f"{share.percent:.1f} %"
-    return f"{share.percent:.1f} % ({share.low:.1f} to {share.high:.1f} %)"

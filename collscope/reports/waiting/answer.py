@@ -11,6 +11,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from collscope.ingest.periods import Period, read_periods
+from collscope.reports.waiting.drift import DriftRow, read_drift
 from collscope.reports.waiting.hidden_cost import BesideRow, read_beside
 from collscope.reports.waiting.late_causes import LateCause, read_late_causes
 from collscope.reports.waiting.ranks import (
@@ -215,6 +216,7 @@ class TimelineReport(msgspec.Struct, frozen=True):
     logged: tuple[RankWaits, ...] = ()  # by `logged_by`, where there is no trace
     # the kernel trace of RCCL's logs, or GPU times of a recorder; None: neither
     logged_by: Annotated[str | None, ("kernel_log", "recording", None)] = None
+    drift: tuple[DriftRow, ...] = ()  # recorded classes over the run; most transfer time first
     places: tuple[PlaceRow, ...] = ()  # kinds with several places, most costing first
     beside: tuple[BesideRow, ...] = ()  # most hidden time first; needs interference measurements
     steps: tuple[StepRow, ...] = ()  # one per rank; empty where no step recurs
@@ -250,6 +252,7 @@ class TimelineReport(msgspec.Struct, frozen=True):
             untold_world=bool(connection.execute(_UNTOLD, {"run": run}).fetchone()[0]),
             logged=() if ranks else read_logged_ranks(connection, run),
             logged_by=None if ranks else read_logged_by(connection, run),
+            drift=read_drift(connection, run),
             places=_places(connection, run),
             beside=read_beside(connection, run),
             steps=steps,

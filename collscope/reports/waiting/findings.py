@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from collscope.reports.report.answer import Evidence, Finding, Report
-from collscope.reports.tolerances import ONE_RANK_OF_NODE
+from collscope.reports.tolerances import MIN_CHANGE, ONE_RANK_OF_NODE
 from collscope.reports.waiting.answer import DisagreementRow, TimelineReport
+from collscope.reports.waiting.drift import DriftRow
 from collscope.reports.waiting.late_ranks_text import (
     NO_CAUSE,
     cause_of,
@@ -17,7 +18,7 @@ from collscope.reports.waiting.late_ranks_text import (
 )
 from collscope.reports.waiting.ranks import RankRow, RankWaits
 from collscope.timeline.tolerances import MIN_EVEN_SHARES, MIN_LATE_COST, STRAGGLER_SHARE
-from collscope.units import are, count
+from collscope.units import are, count, figure, format_size
 
 _MOST = 5
 
@@ -190,4 +191,31 @@ def _by(row: DisagreementRow) -> tuple[str, str]:
     return row.kind, row.origin
 
 
-RULES = (late_node, stragglers, disagreements)
+def slower_in_run(report: Report) -> Iterable[Finding]:
+    """Recorded classes whose transfer becomes longer during the run."""
+    slower = [row for row in report.timeline.drift if row.slowdown > 1 + MIN_CHANGE]
+    if not slower:
+        return
+    rows = [_drift_words(row) for row in slower]
+    more = len(rows) - _MOST
+    yield Finding(
+        severity="warning",
+        code="slower_in_run",
+        title=f"{count(len(slower), 'class', 'classes')} became slower during the run",
+        detail="; ".join([*rows[:_MOST], *([f"{more} more"] if more > 0 else [])]) + ".",
+        advice="Compare the GPUs' clocks, temperatures and link errors, and what else used the "
+        "network, before and after that call.",
+    )
+
+
+def _drift_words(row: DriftRow) -> str:
+    worst = max(row.segments, key=lambda segment: segment.transfer_ns)
+    best = min(row.segments, key=lambda segment: segment.transfer_ns)
+    return (
+        f"{row.op} of {format_size(row.size_bytes)} on communicator {row.comm_id}: "
+        f"{figure(best.transfer_ns / 1e3)} us from call {best.first_seq} to {best.last_seq}, "
+        f"{figure(worst.transfer_ns / 1e3)} us from call {worst.first_seq} to {worst.last_seq}"
+    )
+
+
+RULES = (late_node, stragglers, slower_in_run, disagreements)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, scaled, table
 from collscope.reports.rendering.origin import origin
+from collscope.reports.tolerances import MIN_CHANGE
 from collscope.reports.waiting.answer import (
     ClassTimeRow,
     ClockRow,
@@ -16,6 +17,7 @@ from collscope.reports.waiting.answer import (
     ProgressRow,
     TimelineReport,
 )
+from collscope.reports.waiting.drift import DriftRow
 from collscope.reports.waiting.hidden_cost import BesideRow
 from collscope.reports.waiting.ranks import RankRow, RankWaits
 from collscope.units import count, figure, format_size, us_or_ms
@@ -58,9 +60,7 @@ def _blocks(said: TimelineReport) -> Iterable[str | Table]:
         else:
             yield from _waiting(said.ranks, _largest(said.ranks))
     if any(rank.transfer_ns for rank in said.logged):
-        shown = sorted(said.logged, key=lambda r: -r.caused_wait_ns)[:_MOST_RANKS]
-        yield from _waiting(said.logged, sorted(shown, key=lambda r: r.rank))
-        yield _LOGGED_BY[said.logged_by or "kernel_log"]
+        yield from _logged(said)
     if said.places:
         yield from _places(said.places)
     if len(said.groups) > 1:
@@ -68,6 +68,7 @@ def _blocks(said: TimelineReport) -> Iterable[str | Table]:
     if said.classes:
         yield _classes(said.classes)
         yield from _class_notes(said.classes)
+        yield from _drift(said.drift)
     if said.beside:
         yield from _beside(said.beside)
     if said.clocks:
@@ -146,6 +147,64 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
     )  # fmt: skip
     if len(ranks) > len(shown):
         yield f"{count(len(ranks) - len(shown), 'more rank')} not shown (view rank_waits)."
+
+
+def _logged(said: TimelineReport) -> Iterable[str | Table]:
+    """Waiting by the kernel trace of logs, or by recordings."""
+    shown = sorted(said.logged, key=lambda r: -r.caused_wait_ns)[:_MOST_RANKS]
+    yield from _waiting(said.logged, sorted(shown, key=lambda r: r.rank))
+    yield _LOGGED_BY[said.logged_by or "kernel_log"]
+
+
+def _drift(rows: Sequence[DriftRow]) -> Iterable[str | Table]:
+    """Bandwidth of recorded classes, before and after each change."""
+    if not rows:
+        return
+    changed = [row for row in rows if len(row.segments) > 1][:_MOST_CLASSES]
+    if not changed:
+        yield (
+            f"The transfer of {count(len(rows), 'class', 'classes')} with enough timed calls does "
+            f"not change over the run by {100 * MIN_CHANGE:.0f} % or more."
+        )
+        return
+    columns = [
+        ("communicator", NUMBER),
+        ("class", NUMBER),
+        ("op", TEXT),
+        ("size", NUMBER),
+        ("from call", NUMBER),
+        ("to call", NUMBER),
+        ("timed", NUMBER),
+        ("transfer us", NUMBER),
+        ("bus GB/s", NUMBER),
+    ]
+    yield table(
+        columns,
+        (
+            (
+                row.comm_id,
+                row.class_id,
+                row.op if row.nranks is None else f"{row.op} x{row.nranks}",
+                format_size(row.size_bytes),
+                segment.first_seq,
+                segment.last_seq,
+                segment.calls,
+                segment.transfer_ns / 1e3,
+                segment.busbw_gbps,
+            )
+            for row in changed
+            for segment in row.segments
+        ),
+        (
+            origin("call_times", comm_id=row.comm_id, class_id=row.class_id)
+            for row in changed
+            for _ in row.segments
+        ),
+    )  # fmt: skip
+    yield (
+        "Classes whose transfer changes over the run: medians of the calls between two changes. "
+        "Calls are counted on their communicator, from 0."
+    )
 
 
 def _places(places: Sequence[PlaceRow]) -> Iterable[str | Table]:

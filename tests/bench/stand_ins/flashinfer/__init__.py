@@ -1,0 +1,3 @@
+"""A stand-in for the library of this name, for tests of the worker."""
+
+__version__ = "0.0"
