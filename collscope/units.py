@@ -57,7 +57,7 @@ def require_step_like(step_ms: float | None, recorded_ns: float) -> None:
         raise UsageError(
             f"step time of {step_ms:g} ms: {ratio:.3g} times the recorded step of"
             f" {recorded_ns / 1e6:.4g} ms, and a profiler costs less. Give milliseconds, of one"
-            " step of this job ('ingest trace --steps' says how many a trace holds)."
+            " step of this job ('ingest trace --steps' sets how many a trace holds)."
         )
 
 

@@ -78,7 +78,7 @@ def _siblings_with(option: str, context: Any) -> list[str]:  # noqa: ANN401 - cl
 
 
 def correct(error: Any, words: Sequence[str]) -> None:  # noqa: ANN401 - click's UsageError
-    """Put what to write instead into what click says of an option or an argument that is none.
+    """Put what to write instead into what click reports of an option or an argument that is none.
 
     words  of the command line
     """

@@ -231,7 +231,7 @@ def _print(text: str) -> None:
 
 
 def unwritten(error: OSError) -> str:
-    """What is said where standard output cannot be written."""
+    """The message where standard output cannot be written."""
     return f"standard output: {error.strerror}. Make room, or write to a file."
 
 

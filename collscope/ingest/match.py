@@ -85,7 +85,7 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
     Of several processes that ingest at once, the one that adds the last source has the last word.
     A run, or a period of it, that cannot be matched is marked, and other runs stay readable.
 
-    returns  the notices to be said at ingest (`_SAID`); none where nothing changed
+    returns  the notices of an ingest (`_SAID`); none where nothing changed
     """
     # Imported here, as they take longer than many a command that only reads.
     from collscope.ingest.periods import read_periods

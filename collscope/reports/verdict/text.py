@@ -101,7 +101,7 @@ def _nothing(step: StepSummary) -> VerdictEntry:
     if unseen:
         advice = (
             "Trace all ranks: causes on the others, and which rank is late, are not known. The"
-            " report says what faster collectives would give."
+            " report shows what faster collectives would give."
         )
     return VerdictEntry(
         "none", "likely" if unseen or step.steps < 2 else "certain", (), "",
