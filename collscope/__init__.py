@@ -36,6 +36,11 @@ def open(path: str | PathLike[str]) -> Store:
     return store
 
 
+def __dir__() -> list[str]:
+    """The exported names, which a shell completes."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - as any module's
     """The other exported names, imported when they are first used."""
     if name not in __all__:

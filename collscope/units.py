@@ -56,6 +56,29 @@ def require_step_ms(value: float | None) -> float | None:
     return value
 
 
+# A step that is given differs from the evidence by so much where it was given in another unit:
+# profilers make steps at most a few times as long (docs/validation.md, cost of the profiler).
+OTHER_UNIT = 20
+
+
+def require_step_like(step_ms: float | None, recorded_ns: float) -> None:
+    """Refuse a step without the profiler that cannot be the recorded one's.
+
+    step_ms      as given; None: not given
+    recorded_ns  with the profiler
+    raises       UsageError when one is `OTHER_UNIT` times the other
+    """
+    if step_ms is None:
+        return
+    ratio = 1e6 * step_ms / recorded_ns
+    if not 1 / OTHER_UNIT <= ratio <= OTHER_UNIT:
+        raise UsageError(
+            f"step time of {step_ms:g} ms: {ratio:.3g} times the recorded step of"
+            f" {recorded_ns / 1e6:.4g} ms, and a profiler costs less. Give milliseconds, of one"
+            " step of this job ('ingest trace --steps' sets how many a trace holds)."
+        )
+
+
 def format_size(size_bytes: int | None) -> str:
     """Human form of a byte count, binary prefixes.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import textwrap
 
@@ -19,6 +20,18 @@ _NUMBER = re.compile(r"[+-](?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)?")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
+_BYTES = re.compile("[\udc80-\udcff]+")  # that Python could not decode (PEP 383)
+
+
+def as_utf8(text: str) -> str:
+    r"""Text with bytes that Python did not decode (a name, with LC_ALL=C) as UTF-8, where they are.
+
+    >>> as_utf8("\udcc3\udcb6.db"), as_utf8("\udcff.db")
+    ('ö.db', '\udcff.db')
+    """
+    return _BYTES.sub(lambda found: os.fsencode(found[0]).decode("utf-8", "surrogateescape"), text)
+
+
 def visible(text: str, *, commands: bool = False) -> str:
     r"""Text without a character that a terminal obeys or hides; each is written as ``\u001b``.
 
@@ -30,7 +43,7 @@ def visible(text: str, *, commands: bool = False) -> str:
     >>> visible("a\x1b]0;title\x07b\n"), visible("::add-mask::x")
     ('a\\u001b]0;title\\u0007b\n', '\\u003a:add-mask::x')
     """
-    shown = _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    shown = _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", as_utf8(text))
     return shown if commands else _COMMAND.sub(_defused, shown)
 
 

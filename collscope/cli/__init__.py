@@ -12,18 +12,21 @@ import io
 import os
 import sys
 import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
 
 from collscope import __version__
 from collscope.cli.deferred import Deferred
-from collscope.cli.options import discard, tell
+from collscope.cli.options import discard, tell, unwritten
 from collscope.cli.values import HELP, convert_lightly
 from collscope.errors import CollscopeError, UsageError
 from collscope.outputs import begin_command
+from collscope.writing import one_line
 
 # In the order of `--help`. A line is the first of the command's docstring (held by test_cli).
 COMMANDS = (
@@ -113,6 +116,34 @@ COMMANDS = (
 )
 
 
+@contextmanager
+def _closed_pipe() -> Iterator[None]:
+    """End as a program does whose reader has gone: typer ends with 1, a regression to a script."""
+    try:
+        yield
+    except BrokenPipeError:
+        discard(sys.stdout)
+        sys.exit(_CLOSED_PIPE)
+
+
+_WrongUse: Any = typer.BadParameter.__base__  # click's UsageError, which typer vendors
+
+
+@contextmanager
+def _corrected(words: Sequence[str]) -> Iterator[None]:
+    """Say what to write instead of an option that is none, or of a store that stands alone.
+
+    words  of the command line
+    """
+    try:
+        yield
+    except _WrongUse as error:
+        from collscope.cli.hints import correct
+
+        correct(error, words)
+        raise
+
+
 class _Commands(TyperGroup):
     """The commands; what typer's validation says of an option is left without its own prefix."""
 
@@ -125,16 +156,25 @@ class _Commands(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as in the base
         """Parse what stands before the command."""
         convert_lightly(self)  # typer adds the options of completion last
-        return super().parse_args(ctx, args)
+        with _closed_pipe(), _corrected(args):  # --version and --help print here
+            return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as in the base
+        """Find the command; where there is none, say which is meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except _WrongUse as error:
+            from collscope.cli.hints import instead_of_command
+
+            if instead := instead_of_command(args[0]):
+                error.message = f"No such command '{one_line(args[0])}'. {instead}"
+            raise
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - as in the base, of any typer release
         """Run the command of a command line."""
         try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            # Typer ends with 1 then, which is a regression to a script.
-            discard(sys.stdout)
-            sys.exit(_CLOSED_PIPE)
+            with _closed_pipe(), _corrected([*ctx._protected_args, *ctx.args]):
+                return super().invoke(ctx)
         except typer.BadParameter as error:
             # "Value error, 'pdf' is not one of 'text', 'md', 'csv', 'json'."
             error.message = error.message.removeprefix("Value error, ")
@@ -253,18 +293,15 @@ def main() -> None:
         )
     begin_command()
     try:
-        _complete_for_shell(sys.argv[1:])
-        app()
+        with _closed_pipe():
+            _complete_for_shell(sys.argv[1:])
+            app()
     except CollscopeError as error:
         if _debug:
             traceback.print_exc()
         elif not _said_by_rank_0(error):
             tell(f"collscope: {error}")
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # The reader of our output has gone, as in `| head`; nothing is left to say.
-        discard(sys.stdout)
-        sys.exit(_CLOSED_PIPE)
     except Exception as error:
         said, status = _other_error(error)
         if _debug:
@@ -274,9 +311,21 @@ def main() -> None:
         sys.exit(status)
 
 
+def _flushed(stream: TextIO) -> bool:
+    """Whether all that was written to a stream has reached its file."""
+    try:
+        stream.flush()
+    except OSError:
+        return False
+    return True
+
+
 def _other_error(error: Exception) -> tuple[str, int]:
     """What is said of an error that no command raised for its user, and the exit code."""
     if isinstance(error, OSError):
+        if not _flushed(sys.stdout):
+            discard(sys.stdout)
+            return unwritten(error), 3
         where = error.filename or "a file"
         return f"{where}: {error.strerror}. Check its name, permissions and disk.", 3
     if isinstance(error, ModuleNotFoundError) and error.name is not None:

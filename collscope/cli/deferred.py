@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -11,6 +12,9 @@ from typer.core import TyperCommand
 from typer.main import get_group
 
 from collscope.cli.values import convert_lightly
+
+# What no option begins with, and a query may: an SQL comment. Behind a line end it is no option.
+_COMMENT = re.compile(r"--(?:\s|[^=]*\n)")
 
 
 class Deferred(TyperCommand):
@@ -45,6 +49,7 @@ class Deferred(TyperCommand):
         convert_lightly(command)
         return command
 
-    def make_context(self, *arguments: Any, **more: Any) -> Any:  # noqa: ANN401 - as in the base
+    def make_context(self, info_name: Any, args: list[str], *rest: Any, **more: Any) -> Any:  # noqa: ANN401 - as in the base
         """Parse the command's arguments; what the context runs is the command itself."""
-        return self.built.make_context(*arguments, **more)
+        args = [f"\n{text}" if _COMMENT.match(text) else text for text in args]
+        return self.built.make_context(info_name, args, *rest, **more)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ import msgspec
 import typer
 from typer.core import TyperGroup
 
+from collscope.cli.hints import is_path
 from collscope.cli.options import (
     DEFAULT_DB,
     Db,
@@ -38,9 +40,8 @@ class _Kinds(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as in the base
         """Put `auto` before paths and options that follow no kind."""
         first = args[0] if args else ""
-        is_path = first == "-" or os.sep in first or os.path.exists(first)  # noqa: PTH110
-        is_option = first.startswith("-") and first not in HELP
-        if first not in self.commands and (is_path or is_option):
+        is_typo = bool(get_close_matches(first, self.commands)) and not is_path(first)
+        if first and first not in self.commands and first not in HELP and not is_typo:
             args = ["auto", *args]
         return super().parse_args(ctx, args)
 

@@ -13,7 +13,7 @@ import typer
 from collscope.cli.values import complete_run
 from collscope.errors import InputError
 from collscope.outputs import replaced, require_output, write_file
-from collscope.writing import folded, one_line, visible
+from collscope.writing import as_utf8, folded, one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,6 +66,7 @@ class CheckFormat(str, Enum):
 
 def checked_label(label: str | None) -> str | None:
     """Refuse a name that the store cannot hold (bytes that are no UTF-8), and an unset `$NAME`."""
+    label = None if label is None else as_utf8(label)
     if label is not None and not label.isprintable():
         raise typer.BadParameter("a label must be printable UTF-8 text")
     if label is not None and not label.strip():
@@ -126,7 +127,7 @@ def _checked_outputs(paths: list[Path] | None) -> list[Path] | None:
 Output = Annotated[
     list[Path] | None,
     typer.Option(
-        "-o", "--output", callback=_checked_outputs,
+        "-o", "--output", callback=_checked_outputs, dir_okay=False,
         help="Write to a file, in the format of its ending; - is standard output. May be repeated.",
     ),
 ]  # fmt: skip
@@ -226,9 +227,12 @@ def _print(text: str) -> None:
         raise
     except OSError as error:
         discard(sys.stdout)
-        raise InputError(
-            f"standard output: {error.strerror}. Make room, or write to a file with -o."
-        ) from error
+        raise InputError(unwritten(error)) from error
+
+
+def unwritten(error: OSError) -> str:
+    """The message where standard output cannot be written."""
+    return f"standard output: {error.strerror}. Make room, or write to a file."
 
 
 def discard(stream: TextIO) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import sys
 import threading
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from collscope.cli.answers import targets, write_answer
+from collscope.cli.hints import is_sqlite
 from collscope.cli.options import (
     DEFAULT_DB,
     SYSTEM,
@@ -32,7 +34,7 @@ from collscope.cli.options import (
 from collscope.cli.values import complete_label, complete_run, complete_system
 from collscope.errors import UsageError
 from collscope.units import require_step_ms
-from collscope.writing import folded
+from collscope.writing import as_utf8, folded
 
 if TYPE_CHECKING:
     pass
@@ -92,7 +94,8 @@ def report(
         if given is not None and given.name == "COMMANDLINE" and run != name:
             raise UsageError(f"report: the run is {name} and --run {run}. Name it once.")
         run = checked_label(name) or run
-
+        if is_sqlite(run):
+            raise UsageError(f"report {run}: a file, not a run. Write --db {shlex.quote(run)}.")
     if plot is not None:
         from collscope.reports.rendering.plot import check_plot
 
@@ -153,7 +156,9 @@ def sql(
         given = (query or "").strip()
         if query is not None and not given:
             raise UsageError("sql: an empty query. Leave it out to list the views.")
-    query = given
+        if is_sqlite(given):
+            raise UsageError(f"sql {given}: a file, not a query. Write --db {shlex.quote(given)}.")
+    query = as_utf8(given)
     with _ended_after(timeout):
         store = Store(db)
         found = store.sql(query or VIEWS, timeout_s=timeout or None)

@@ -30,9 +30,28 @@ class Action(str, Enum):
     REMATCH = "rematch"
 
 
+def _action(text: str) -> Action:
+    try:
+        return Action(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"'{text}' is neither rm nor rematch. 'collscope runs' alone lists the runs"
+        ) from None
+
+
+def _complete_action(incomplete: str) -> list[str]:
+    return [choice.value for choice in Action if choice.value.startswith(incomplete)]
+
+
 def runs(
     action: Annotated[
-        Action | None, typer.Argument(help="Remove a run, or match its calls again.")
+        Action | None,
+        typer.Argument(
+            help="Remove a run, or match its calls again. Without: list the runs.",
+            parser=_action,
+            metavar="rm|rematch",
+            autocompletion=_complete_action,
+        ),
     ] = None,
     name: Annotated[
         str | None,

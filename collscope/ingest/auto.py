@@ -73,8 +73,12 @@ def ingest_any(
     found: list[Ingested] = []
     first: Ingested | None = None  # of what looks like one kind alone
     log: Scanned | None = None
+    # What is figures as a whole, as an answer of the RAS service, has lines of the library's name.
+    all_figures = registry.fit(METRIC, head[:HEAD_BYTES]) is Fit.WHOLE
     for kind in registry.DIALECTS:
         fits = registry.fit(kind, head[:HEAD_BYTES])
+        if all_figures and fits is Fit.PART:
+            continue
         if fits is Fit.PART and kind in inside and log is None:
             log = scan_log(file, into.report)
             # A log without a line of another program holds nothing else.

@@ -37,6 +37,9 @@ _ONCE_TEXT = (
     "lines of calls that stand in the logs twice (one communicator id, rank and process, and the"
     " same calls): counted once"
 )
+_GROWN_TEXT = (
+    "logs that grew since they were read: the run now holds this reading instead of the earlier one"
+)
 _DOUBTFUL_TEXT = (
     "communicators that a process joins twice in one log, with other calls: if lines stand there"
     " twice, their calls count twice"
@@ -56,6 +59,7 @@ _WHY = 200  # characters of a reason
 _SAID = (
     "several_jobs",
     "counted_once",
+    "grown_log",
     "communicator_twice",
     "process_in_two_logs",
     "rank_claimed_twice",
@@ -81,7 +85,7 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
     Of several processes that ingest at once, the one that adds the last source has the last word.
     A run, or a period of it, that cannot be matched is marked, and other runs stay readable.
 
-    returns  the notices to be said at ingest (`_SAID`); none where nothing changed
+    returns  the notices of an ingest (`_SAID`); none where nothing changed
     """
     # Imported here, as they take longer than many a command that only reads.
     from collscope.ingest.periods import read_periods
@@ -144,6 +148,7 @@ def _of_store(cause: BaseException | None) -> bool:
 
 def _matched(connection: sqlite3.Connection, store: Path, run: int) -> list[Diagnostic]:
     """Match a run, and store what comes of it."""
+    from collscope.ingest.grown import forget_grown
     from collscope.ingest.periods import separate_periods
     from collscope.ingest.stored_calls import (
         has_logs,
@@ -155,14 +160,21 @@ def _matched(connection: sqlite3.Connection, store: Path, run: int) -> list[Diag
         without_copies,
     )
     from collscope.match.run import match_run
+    from collscope.model import Diagnostic, Severity
 
     periods = separate_periods(connection, store, run)
+    with transaction(connection, store):
+        grown = forget_grown(connection, run)
     with snapshot(connection, store):
         given, originals = without_copies(load_run(connection, run))
         given, rotated = with_parts_joined(given)
         matched = match_run(given.observed, given.processes, given.kernels)
         waits = _kernel_waits(given.kernels, matched)
         matched.diagnostics += _of_processes(connection, run, originals, rotated)
+        if grown:
+            matched.diagnostics.append(
+                Diagnostic(Severity.NOTICE, "grown_log", _GROWN_TEXT, count=grown)
+            )
         if periods:
             matched.diagnostics.append(_of_periods(periods, logs=has_logs(connection, run)))
         traces = has_traces(connection, run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 
@@ -23,6 +24,11 @@ PROFILE = "profile"  # what the kind of such a source is called
 _NO_DATABASE = (
     "an SQLite file without the tables of RPD, rocpd or Nsight Systems (views are not read), or "
     "damaged"
+)
+# CREATE TABLE OPS ("BeginNs" INTEGER, "EndNs" INTEGER, "dev-id" INTEGER, …: bin/dform.py
+_ROCPROF_V1 = re.compile(rb'CREATE TABLE (?:OPS|KERN|COPY|HIP) \("(?:BeginNs|Index)"')
+_ROCPROF_DATABASE = (
+    "the database of rocprof v1: ingest the .json or the .stats.csv that rocprof writes beside it"
 )
 _CUT_DATABASE = (
     "an SQLite file that ends before its last page, and no profile can be read from what is there:"
@@ -56,6 +62,8 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, file: 
     found = read_profiles(file)
     if found is None:
         code, why = ("no_tables", _NO_DATABASE) if database else (OTHER_KIND, _NO_PROFILE)
+        if database and _ROCPROF_V1.search(file.head()):
+            why = _ROCPROF_DATABASE
         if file.cut_database:
             why = _CUT_DATABASE
         return unusable(path, code, why, size=file.size_bytes, truncated=file.truncated)

@@ -56,7 +56,7 @@ def load_run(connection: sqlite3.Connection, run: int) -> RunInput:
         (run,),
     ).fetchall():
         names[source] = path
-        ids, handles = _load_handles(connection, source, number)
+        ids, handles = load_handles(connection, source, number)
         parts.append(decode(blob, handles))
         handle_ids += ids
         source_of += [source] * len(ids)
@@ -152,9 +152,13 @@ def _int(text: str | None) -> int | None:
     return None if text is None else int(text, 16)
 
 
-def _load_handles(
+def load_handles(
     connection: sqlite3.Connection, source: int, number: dict[int, int]
 ) -> tuple[list[int], list[CommHandle]]:
+    """Keys and handles of a source.
+
+    number  of each process, by its key
+    """
     rows = connection.execute(
         "SELECT handle_id, process_id, comm_ptr, generation, first_line, rank, nranks, nnodes,"
         " cuda_dev, nvml_dev, bus_id, comm_hash, parent_ptr, split_count, color, key, function,"

@@ -3,6 +3,8 @@
 A log is written twice by ``cat a a``, by ``tee``, by a launcher that keeps the ranks' output beside
 NCCL_DEBUG_FILE, or ingested under two paths. The evidence: the id of a communicator (commId) is
 random, so a process that joins one communicator with one rank twice is one line read twice.
+A file read again after it grew is known by its lines: all that the earlier reading gave stands in
+the later one, at the same lines.
 """
 
 from __future__ import annotations
@@ -16,11 +18,51 @@ import numpy as np
 from msgspec.structs import replace
 
 from collscope.match.handles import rows_by
-from collscope.match.observations import Ints, Observations
+from collscope.match.observations import Ints, Observations, concatenate
 from collscope.model.comm_handle import CommHandle, Process
 from collscope.model.traced_kernel import TracedKernel
 
 _TOLD = ("sig", "op_count", "slot", "task")  # columns of a row that are of the call, not the line
+
+
+class LogRows(msgspec.Struct, frozen=True):
+    """All that one reading of a log gave."""
+
+    lines: int
+    processes: tuple[tuple[str, int | None], ...]  # host and pid, in the order of the log
+    observed: Observations  # handles' processes are places in `processes`
+    records: frozenset[tuple[Hashable, ...]]  # facts, settings, links: what, line, values
+
+
+def holds(later: LogRows, earlier: LogRows) -> bool:
+    """Whether an earlier reading is the beginning of a later one of the same file.
+
+    The last line of the earlier one is left out: it may have been cut.
+    """
+    if earlier.lines > later.lines:
+        return False
+    if later.processes[: len(earlier.processes)] != earlier.processes:
+        return False
+    records = {r for r in earlier.records if int(str(r[1])) < earlier.lines}
+    before, after = _calls_above(earlier.lines, earlier.observed, later.observed)
+    told = bool(records) or before.shape[1] > 0
+    return told and records <= later.records and np.array_equal(before, after)
+
+
+def _calls_above(line: int, *logs: Observations) -> list[Ints]:
+    """Calls above a line in each log, in its order: columns of numbers that all logs share."""
+    both = concatenate(logs)
+    handles: dict[Hashable, int] = {}
+    number = np.array(
+        [handles.setdefault((h.process, h.comm_ptr), len(handles)) for h in both.handles], np.int64
+    )
+    columns = {name: both.columns[name].astype(np.int64) for name in ("line", "sig", "op_count")}
+    calls = np.stack([*columns.values(), number[both.columns["handle"]]])
+    found = []
+    for own in np.split(calls, np.cumsum([len(log) for log in logs])[:-1], axis=1):
+        upper = own[:, own[0] < line]
+        found.append(upper[:, np.argsort(upper[0], kind="stable")])
+    return found
 
 
 class Originals(msgspec.Struct, frozen=True):

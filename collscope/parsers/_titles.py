@@ -9,6 +9,7 @@ _NO_PROSE = re.compile(
     r"\b(?:srun|mpirun|mpiexec)\b|_perf(?:_mpi)?\b|^\W*\$|^\w+=|NCCL (?:INFO|WARN)|[;{}]$"
 )
 _LONGEST = 120
+_FENCE = "```"  # of Markdown
 
 
 class Titles:
@@ -18,9 +19,14 @@ class Titles:
         """Have no title."""
         self.title: str | None = None
         self._paragraph: list[str] = []
+        self._fenced = False  # inside of a code block, where lines are a program's
 
     def read(self, line: str) -> None:
         """Take one line. A line that begins with a single # is a program's comment."""
+        if line.startswith(_FENCE):
+            self._fenced = not self._fenced
+        elif self._fenced:
+            return
         heading = line.startswith("##")
         if line.strip() and not heading:
             self._paragraph.append(line[: 2 * _LONGEST])

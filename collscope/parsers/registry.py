@@ -73,7 +73,15 @@ DIALECTS = {
         "tables.latency_table",
         "tables.summary_table",
     ),
-    "metric": ("nvbandwidth", "ras_json", "ras_text", "fusion_times", "iteration_lines", "metrics"),
+    "metric": (
+        "nvbandwidth",
+        "rocm_bandwidth_test",
+        "ras_json",
+        "ras_text",
+        "fusion_times",
+        "iteration_lines",
+        "metrics",
+    ),
 }
 
 

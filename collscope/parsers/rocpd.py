@@ -21,7 +21,17 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.kernel_names import classify
-from collscope.model import Diagnostic, Op, Profile, Severity, parse_op
+from collscope.model import (
+    Diagnostic,
+    Op,
+    Profile,
+    Severity,
+    datatype_of,
+    parse_datatype,
+    parse_op,
+    parse_redop,
+    redop_of,
+)
 from collscope.model.profile import ProfiledDevice
 from collscope.model.trace import TraceCollective
 from collscope.parsers._calls import CallRows, pointer
@@ -49,6 +59,10 @@ _FLAT = (("kernels", "kernel"), ("memory_copies", "copy"))
 _PROCESS = 1 << 40
 # Variables of rank and number of ranks that each process has of its own: torchrun, Open MPI.
 _RANKS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
+# Arguments of RCCL's calls: source/lib/rocprofiler-sdk/rccl/rccl.def.cpp of the same project.
+_COUNTS = ("count", "sendcount", "recvcount")
+_ARGUMENTS = (*_COUNTS, "datatype", "op", "root", "peer")
+_DIGITS = 17
 # Device of a copy: the GPU side. Types are CPU and GPU.
 _COPY_AGENT = "CASE WHEN dst.type = 'GPU' THEN dst.absolute_index ELSE src.absolute_index END"
 
@@ -86,16 +100,16 @@ def parse(connection: Database) -> Profile:
             _read_top(connection, rows)
         devices = _devices(connection, names, processes)
     profile = rows.profile("rocpd", calls.columns(), devices)
-    ops = {call: op for process in processes for call, op in process.ops.items()}
-    return replace(profile, spans=tuple(_with_op(span, ops) for span in profile.spans))
+    launched = {call: c for process in processes for call, c in process.collectives.items()}
+    return replace(profile, spans=tuple(_told(span, launched) for span in profile.spans))
 
 
-def _with_op(span: KernelSpan, ops: Mapping[int, Op]) -> KernelSpan:
-    """The operation of the RCCL call that launched a collective's kernel, where it is known."""
-    op = ops.get(span.call or 0)
-    if op is None or span.kind != "kernel" or classify(span.name) is None:
+def _told(span: KernelSpan, launched: Mapping[int, TraceCollective]) -> KernelSpan:
+    """A collective's kernel with what the RCCL call that launched it is, where that is known."""
+    collective = launched.get(span.call or 0)
+    if collective is None or span.kind != "kernel" or classify(span.name) is None:
         return span
-    return replace(span, collective=TraceCollective(op))
+    return replace(span, collective=collective)
 
 
 class _Process(msgspec.Struct):
@@ -106,7 +120,8 @@ class _Process(msgspec.Struct):
     devices: set[str] = msgspec.field(default_factory=set)
     # Streams by the call that launched on them; several of a graph's.
     streams_of: dict[int, set[str]] = msgspec.field(default_factory=lambda: defaultdict(set))
-    ops: dict[int, Op] = msgspec.field(default_factory=dict)  # of RCCL, by the call that launched
+    # Of RCCL's calls, by the call that launched.
+    collectives: dict[int, TraceCollective] = msgspec.field(default_factory=dict)
 
 
 def _suffixes(names: set[str]) -> list[str]:
@@ -225,6 +240,7 @@ def _read_calls(connection: Database, found: CallRows, names: set[str], process:
     )
     parents: dict[int, int] = {}
     place: dict[object, tuple[int, int]] = {}  # of a call by its event: and its number
+    ops: dict[object, tuple[int, Op]] = {}  # of RCCL's calls by their events: number, operation
     sql = (
         f'SELECT n.string, {number}, {above}, r.tid, r.start, r."end", r.event_id'
         f" FROM {quoted(region)} r LEFT JOIN {quoted(event)} e ON e.id = r.event_id"
@@ -234,16 +250,61 @@ def _read_calls(connection: Database, found: CallRows, names: set[str], process:
         count = len(found)
         op = parse_op(name) if isinstance(name, str) and name.startswith("nccl") else Op.UNKNOWN
         if own is not None and op is not Op.UNKNOWN:
-            process.ops[own] = op
+            ops[event_id] = own, op
         found.add(name, own, (process.suffix, tid), (start, end))
         if len(found) > count:
             place[event_id] = count, own or 0
             parents[own or 0] = of or 0
+    given = _arguments(connection, names, process, ops)
+    for event_id, (own, op) in ops.items():
+        process.collectives[own] = _collective(op, given.get(event_id, {}))
     # ncclGroupEnd launches for the calls before it: their operations are not told apart.
     for own, of in parents.items():
-        if of in process.ops:
-            process.ops.setdefault(own, process.ops[of])
+        if of in process.collectives:
+            process.collectives.setdefault(own, process.collectives[of])
     _tell_streams(connection, found, names, process, place)
+
+
+def _arguments(
+    connection: Database, names: set[str], process: _Process, ops: Mapping[object, object]
+) -> dict[object, dict[str, str]]:
+    """What RCCL's calls were given, by their events; none where arguments were not recorded."""
+    arguments = "rocpd_arg" + process.suffix
+    found: dict[object, dict[str, str]] = defaultdict(dict)
+    if ops and _has(connection, names, arguments, {"event_id", "name", "value"}):
+        listed = ", ".join(f"'{name}'" for name in _ARGUMENTS)
+        for event_id, name, value in select(
+            connection,
+            f"SELECT event_id, name, value FROM {quoted(arguments)} WHERE name IN ({listed})",
+        ):
+            if event_id in ops and isinstance(value, str):
+                found[event_id][name] = value
+    return found
+
+
+def _collective(op: Op, given: Mapping[str, str]) -> TraceCollective:
+    """A call of RCCL by its arguments."""
+    code, reduction = _parse_whole(given.get("datatype")), _parse_whole(given.get("op"))
+    datatype = parse_datatype(given.get("datatype", "")) if code is None else datatype_of(code)
+    redop = parse_redop(given.get("op", "").removeprefix("nccl"))
+    if reduction is not None:
+        redop = redop_of(reduction)
+    elements = next(
+        (n for name in _COUNTS if (n := _parse_whole(given.get(name))) is not None), None
+    )
+    known = datatype.itemsize is not None
+    return TraceCollective(
+        op,
+        datatype if known else None,
+        redop=redop.value if redop is not None and op.reduces else None,
+        root=_parse_whole(given.get("root")),
+        peer=_parse_whole(given.get("peer")),
+        count_bytes=elements * (datatype.itemsize or 0) if known and elements else None,
+    )
+
+
+def _parse_whole(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() and len(text) < _DIGITS else None
 
 
 def _tell_streams(

@@ -30,7 +30,7 @@ def read_results(path: Path) -> tuple[Measurement, ...]:
     raises  InputError when it cannot be read
     """
     try:
-        return replay_csv.parse(path.read_text(errors="replace")).measurements
+        return replay_csv.parse(path.read_text("utf-8", errors="replace")).measurements
     except FileNotFoundError:
         return ()
     except OSError as error:
@@ -46,7 +46,7 @@ def relabel(path: Path, suffix_of: Mapping[int, str]) -> None:
     if not suffix_of:
         return
     try:
-        with path.open(errors="replace") as file:
+        with path.open(encoding="utf-8", errors="replace") as file:
             lines = file.readlines()
         write_file(path, "".join(_relabelled(lines, suffix_of)))
     except OSError as error:

@@ -42,7 +42,7 @@ def write_plan(plan: Plan, path: Path) -> Path:
     raises  InputError when it cannot be written, as on a full disk
     """
     try:
-        path.write_text(plan_text(plan))
+        path.write_text(plan_text(plan), "utf-8")
     except OSError as error:
         raise InputError(
             f"{path}: {error.strerror}. It would hold the plan for the ranks: make room there, or "

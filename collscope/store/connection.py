@@ -231,7 +231,7 @@ def empty_store() -> sqlite3.Connection:
 def _empty() -> bytes:
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         for script in (*_migrations(), *_views()):
-            _run_script(connection, script.read_text())
+            _run_script(connection, script.read_text("utf-8"))
         connection.execute(f"PRAGMA user_version = {schema_version()}")
         return connection.serialize()
 
@@ -282,7 +282,7 @@ def _connected_reader(path: Path, mode: str) -> _Reader:
 
 
 def _uri(path: Path, parameters: str) -> str:
-    return f"file:{quote(str(path.absolute()))}?{parameters}"
+    return f"file:{quote(os.fsencode(path.absolute()))}?{parameters}"
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -330,7 +330,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         ).fetchall():
             connection.execute(f"DROP VIEW {view[0]}")
         for script in (*_migrations()[version:], *_views()):
-            _run_script(connection, script.read_text())
+            _run_script(connection, script.read_text("utf-8"))
         connection.execute("UPDATE _run SET due = ? WHERE matched = 0", (_TRIES,))
         due = connection.execute("SELECT COUNT(*) FROM _run WHERE due > 0").fetchone()[0]
         connection.execute(f"PRAGMA user_version = {schema_version()}")

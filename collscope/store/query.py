@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any
 
 from collscope.errors import UsageError
@@ -38,6 +39,7 @@ VIEWS = (
     " JOIN pragma_table_info(m.name) c WHERE m.type = 'view' AND substr(m.name, 1, 1) <> '_'"
     " GROUP BY m.name ORDER BY m.name"
 )
+_NO_NAME = re.compile(r"no such (?P<what>table|column): (?:\w+\.)?(?P<name>\w+)")
 _STEPS_AT_ONCE = 10_000  # of SQLite's virtual machine; some 100 us
 # No view holds a value of 1 MiB; a function of SQL makes one of 1 GB from a few characters, and
 # cannot be interrupted meanwhile.
@@ -64,7 +66,7 @@ def select(
     if timeout_s is not None:
         give_up = time.monotonic() + timeout_s
         connection.set_progress_handler(lambda: time.monotonic() > give_up, _STEPS_AT_ONCE)
-    with _as_usage_errors(timeout_s, query):
+    with _as_usage_errors(timeout_s, query, connection):
         cursor = connection.execute(query, parameters)
     return [column[0] for column in cursor.description or ()], _rows(cursor, timeout_s)
 
@@ -75,10 +77,14 @@ def _rows(cursor: sqlite3.Cursor, timeout_s: float | None) -> Generator[tuple[An
 
 
 @contextmanager
-def _as_usage_errors(timeout_s: float | None, query: str = "") -> Iterator[None]:
+def _as_usage_errors(
+    timeout_s: float | None, query: str = "", connection: sqlite3.Connection | None = None
+) -> Iterator[None]:
     """Say what is wrong with the query where SQLite refuses it."""
     try:
         yield
+    except UnicodeEncodeError as error:
+        raise UsageError("query: bytes that are no UTF-8. Write it in UTF-8.") from error
     except (sqlite3.DatabaseError, sqlite3.Warning) as error:
         text = str(error).removesuffix(".")
         if text == "interrupted":
@@ -90,10 +96,30 @@ def _as_usage_errors(timeout_s: float | None, query: str = "") -> Iterator[None]
         elif isinstance(
             error, sqlite3.OperationalError | sqlite3.ProgrammingError | sqlite3.Warning
         ):
-            what = f"{text}. 'collscope sql' alone lists views and columns."
+            what = f"{text}. {_remedy(text, connection)}"
         else:
             raise
         raise UsageError(f"query: {what}") from error
+
+
+def _remedy(text: str, connection: sqlite3.Connection | None) -> str:
+    """What to do about an error of SQLite: the nearest name, where one lacks."""
+    if "one statement at a time" in text:
+        return "Run 'collscope sql' for each, or 'sqlite3 -readonly' for all."
+    found = _NO_NAME.fullmatch(text)
+    if found is not None and connection is not None:
+        near = get_close_matches(found["name"], _names(connection, found["what"]), n=2)
+        if near:
+            return f"Did you mean {' or '.join(near)}?"
+    return "'collscope sql' alone lists views and columns."
+
+
+def _names(connection: sqlite3.Connection, what: str) -> list[str]:
+    """Names of the public views ("table"), or of their columns ("column")."""
+    rows = connection.execute(VIEWS).fetchall()
+    if what == "table":
+        return [view for view, _ in rows]
+    return sorted({column for _, columns in rows for column in columns.split(", ")})
 
 
 def not_done(timeout_s: float) -> str:

@@ -115,6 +115,11 @@ def insert_source(connection: sqlite3.Connection, run: int, source: SourceRow) -
     return int(cursor.lastrowid or 0)
 
 
+def forget(connection: sqlite3.Connection, source: int) -> None:
+    """Remove a source with all that came from it; its run is then to be matched again."""
+    connection.execute("DELETE FROM _source WHERE source_id = ?", (source,))
+
+
 def insert_diagnostics(
     connection: sqlite3.Connection, run: int, source: int | None, found: Iterable[Diagnostic]
 ) -> None:

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from collscope.errors import UsageError
+from collscope.units import OTHER_UNIT
+
 COVERED = 0.95  # of the weight, in the classes that are tuned
 LEAST = 0.01  # of the job's time that must be to win
 
@@ -50,7 +53,8 @@ class Worth(msgspec.Struct, frozen=True):
 def worth(classes: Sequence[Weighed], job_s: float | None) -> Worth:
     """The fewest classes that hold 95 % of what could be won.
 
-    job_s  time of the job on one rank that the calls are of; None: not known
+    job_s   time of the job on one rank that the calls are of; None: not known
+    raises  UsageError when the calls cannot be made in that time
     """
     ordered = sorted(classes, key=lambda c: (-c.weight_s, c.class_id))
     total = sum(c.weight_s for c in ordered)
@@ -63,6 +67,11 @@ def worth(classes: Sequence[Weighed], job_s: float | None) -> Worth:
         covered += c.weight_s
     left_out = tuple(c.class_id for c in ordered if c.class_id not in kept)
     share = None if job_s is None or job_s <= 0 else total / job_s
+    if share is not None and share > OTHER_UNIT:
+        raise UsageError(
+            f"job's time of {job_s:.3g} s: its calls alone take {total:.3g} s above their roofs."
+            " Give --step-ms in milliseconds, of the steps whose calls the plan has (--steps)."
+        )
     bound = "" if all(c.roof_us is not None for c in classes) else " at most"
     if share is not None and share < LEAST:
         why = f"{100 * share:.2g} %{bound} of the job's time could be won, less than 1 %"

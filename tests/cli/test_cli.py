@@ -382,9 +382,17 @@ def test_the_output_file(store: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-@pytest.mark.parametrize("command", [("report",), ("sql", "SELECT 1"), ("sql",)])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("report",), ("sql", "SELECT 1"), ("sql",), ("--version",), ("--help",), ("sql", "--help"),
+        ("--show-completion", "bash"), (),
+    ],
+)  # fmt: skip
 def test_output_that_cannot_be_written_is_an_error(store: Path, command: tuple[str, ...]) -> None:
-    arguments = [sys.executable, "-m", "collscope", *command, "--db", str(store)]
+    arguments = [sys.executable, "-m", "collscope", *command]
+    if command and not command[-1].startswith("--") and command[-1] != "bash":
+        arguments += ["--db", str(store)]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -392,8 +400,7 @@ def test_output_that_cannot_be_written_is_an_error(store: Path, command: tuple[s
         )
     assert done.returncode == 3
     assert done.stderr == (
-        b"collscope: standard output: No space left on device. Make room, or write to a file"
-        b" with -o.\n"
+        b"collscope: standard output: No space left on device. Make room, or write to a file.\n"
     )
 
 

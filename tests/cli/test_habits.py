@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from command import collscope
+from command import collscope, rows
 
 import collscope as library
 
@@ -267,8 +268,10 @@ def test_pages_are_drawn_without_a_home(traced: Path, tmp_path: Path) -> None:
     assert "<svg" in page.read_text()
 
 
-def test_a_closed_pipe_is_no_regression(traced: Path) -> None:
-    shell = f"set -o pipefail; {sys.executable} -m collscope report d --db {traced} | true"
+@pytest.mark.parametrize("command", ["report d --db {}", "--version", "--help", "sql --help"])
+def test_a_closed_pipe_is_no_regression(traced: Path, command: str) -> None:
+    program = f"{sys.executable} -m collscope {command.format(traced)}"
+    shell = f"set -o pipefail; {program} | true"
     done = subprocess.run(["bash", "-c", shell], capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (141, b"")
 
@@ -288,3 +291,103 @@ def test_markdown_of_rows_shows_names_as_they_are(traced: Path) -> None:
 def test_a_store_is_no_profile_either(traced: Path, tmp_path: Path) -> None:
     outcome = collscope("ingest", "log", traced, "--db", tmp_path / "n.db")
     assert (outcome.code, "It looks like" in outcome.err) == (3, False)
+
+
+@pytest.mark.parametrize("query", ["-- a comment\nSELECT 7 AS n", "--a comment\nSELECT 7 AS n"])
+def test_a_query_may_begin_with_a_comment(traced: Path, query: str) -> None:
+    found = collscope("sql", query, "--db", traced, "--format", "csv")
+    assert (found.code, found.out) == (0, "n\n7\n")
+    wrong = collscope("sql", "--formt", "csv", "--db", traced)
+    assert (wrong.code, "--format" in wrong.err) == (2, True)
+
+
+@pytest.mark.parametrize("command", [("compare", "nosuch"), ("compare", "d", "d")])
+def test_what_can_be_compared_is_named(traced: Path, command: tuple[str, ...]) -> None:
+    found = collscope(*command, "--db", traced)
+    assert (found.code, "(here: 'd'" in found.err) == (2, True)
+
+
+def test_names_beyond_ascii_where_the_system_has_none(samples: Path, tmp_path: Path) -> None:
+    """Python decodes no name as UTF-8 there; SQLite and the schema's scripts are UTF-8 still."""
+    environment = {
+        **os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0",
+    }  # fmt: skip
+    store = tmp_path / "ü" / "ö.db"
+    store.parent.mkdir()
+    log = tmp_path / "lög.log"
+    shutil.copy(samples / "nccl" / "mixed" / "rank0.log", log)
+    for command in (
+        ["ingest", "log", log, "--run", "rün"],
+        ["report", "rün"],
+        ["report", "rün", "-o", tmp_path / "ä.html"],
+        ["export", "perfetto", "--run", "rün", "-o", tmp_path / "ä.json"],
+        ["sql", "SELECT 'ß' AS \"ß\"", "-o", tmp_path / "ä.json"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "collscope", *command, "--db", store],
+            env=environment, capture_output=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert b"internal error" not in done.stderr
+        assert done.returncode == (3 if command[0] == "export" else 0), done.stderr
+    assert rows(store, "SELECT run, path FROM sources") == [("rün", str(log))]
+    assert "ß" in (tmp_path / "ä.json").read_text("utf-8")
+    missing = subprocess.run(
+        [sys.executable, "-m", "collscope", "runs", "--db", tmp_path / "é.db"],
+        env=environment, capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert b"\\udc" not in missing.stderr
+
+
+def test_a_query_that_is_no_text_is_wrong_use(traced: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "collscope", "sql", b"SELECT '\xff'", "--db", traced],
+        capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, b"no UTF-8" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "hint"),
+    [
+        ("version", 2, "Run collscope --version."),
+        ("help report", 2, "collscope COMMAND --help"),
+        ("stats {db}", 2, "Run collscope report."),
+        ("{db}", 2, "Run 'collscope report --db {db}'."),
+        ("nosuch.log", 2, "Run 'collscope ingest nosuch.log'."),
+        ("reprot", 2, "Did you mean 'report'"),
+        ("--db {db} runs", 2, "--db: an option of the commands. Write it behind"),
+        ("-V", 2, "Write --version"),
+        ("ingest nosuch", 3, "nosuch: no such file or folder."),
+        ("ingest trce {db}", 2, "Did you mean 'trace'"),
+        ("report {db}", 2, "a file, not a run. Write --db {db}."),
+        ("report d --json", 2, "No such option: --json. Write --format json"),
+        ("report d --db {db} -f json", 2, "Write --format"),
+        ("report d --db {db} -o out/", 2, "out/: a folder. Name a file"),
+        ("sql {db}", 2, "a file, not a query. Write --db {db}."),
+        ("sql {db} x", 2, "Write --db {db}"),
+        ("ingest x.csv --label a", 2, "collscope ingest csv', 'python -m collscope ingest table'"),
+        ("runs list --db {db}", 2, "'collscope runs' alone lists the runs"),
+    ],
+)
+def test_words_of_other_tools(traced: Path, command: str, code: int, hint: str) -> None:
+    done = program(*command.format(db=traced).split())
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert hint.format(db=traced) in " ".join(done.stderr.decode().split())
+
+
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        ("SELECT * FROM class", "no such table: class. Did you mean classes"),
+        ("SELECT c.callls FROM classes c", "no such column: c.callls. Did you mean calls"),
+        ("SELECT xyzxyz FROM classes", "'collscope sql' alone lists views"),
+        ("SELECT 1; SELECT 2", "Run 'collscope sql' for each"),
+    ],
+)
+def test_a_wrong_query_names_what_is_near(traced: Path, query: str, hint: str) -> None:
+    done = collscope("sql", query, "--db", traced)
+    assert (done.code, hint in done.err) == (2, True)
+
+
+def test_a_shell_completes_what_is_exported() -> None:
+    assert dir(library) == sorted(library.__all__)

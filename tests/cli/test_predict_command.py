@@ -195,23 +195,26 @@ def test_what_cannot_be_asked(db: Path, arguments: list[str], code: int, text: s
     assert text in done.err
 
 
+@pytest.mark.parametrize("command", [["predict", "--with", "half"], ["report", "--brief"]])
 @pytest.mark.parametrize(
-    ("step", "told"),
+    ("step", "refused"),
     [
-        (100.0, "is 100 times the recorded step of"),
-        (0.01, "is 0.01 times the recorded step of"),
+        (100.0, ": 100 times the recorded step of"),
+        (0.01, ": 0.01 times the recorded step of"),
         (19.0, None),
         (0.06, None),
     ],
 )
-def test_a_step_in_another_unit_is_told(db: Path, step: float, told: str | None) -> None:
+def test_a_step_in_another_unit_is_refused(
+    db: Path, command: list[str], step: float, refused: str | None
+) -> None:
     """Profilers make steps a few times as long at most: 20 times is another unit."""
     recorded = predicted(db, "--run", "ringll", "--with", "half")["recorded_ns"] / 1e6
-    given = ("--step-ms", str(step * recorded))
-    said = collscope("predict", "--db", db, "--run", "ringll", "--with", "half", *given).out
-    first = " ".join(said.split("\n\n")[0].split())
-    assert ("give milliseconds" in first) == (told is not None)
-    assert (told or "") in first
+    given = ("--step-ms", str(step * recorded), "--run", "ringll", "--db", db)
+    done = collscope(*command, *given)
+    assert done.code == (0 if refused is None else 2)
+    assert (refused or "") in done.err
+    assert ("Give milliseconds" in done.err) == (refused is not None)
 
 
 @pytest.mark.parametrize(

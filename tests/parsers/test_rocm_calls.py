@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from msgspec.structs import replace
 from readers import parse
 from trace_converter import HostCall, Recording, Row, rocpd, rocprof_json, rpd
 
-from collscope.model import Op
+from collscope.model import Datatype, Op
 from collscope.model.trace import Call, Kind, TraceFile
+from collscope.model.trace_collective import TraceCollective
 from collscope.parsers import rocpd as rocpd_parser
 from collscope.parsers import rpd as rpd_parser
 from collscope.parsers.traces.of_profile import profile_traces
@@ -95,6 +97,60 @@ def test_rocpd_the_rccl_call_around_a_launch_tells_the_operation(
     (trace,) = profile_traces(rocpd_parser.parse(memory))
     assert [(c.op, c.blocks) for c in trace.collectives] == [(op, 4)]
     assert trace.columns.collective.tolist() == [0, -1]
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "expected"),
+    [
+        (
+            "ncclAllReduce",
+            {"count": "4096", "datatype": "7", "op": "0", "comm": "0x5581", "stream": "0x7f"},
+            TraceCollective(Op.ALL_REDUCE, Datatype.FLOAT32, redop="Sum", count_bytes=16384),
+        ),
+        (
+            "ncclAllGather",
+            {"sendcount": "10", "datatype": "ncclBfloat16"},
+            TraceCollective(Op.ALL_GATHER, Datatype.BFLOAT16, count_bytes=20),
+        ),
+        (
+            "ncclReduceScatter",
+            {"recvcount": "8", "datatype": "6", "op": "ncclAvg"},
+            TraceCollective(Op.REDUCE_SCATTER, Datatype.FLOAT16, redop="Avg", count_bytes=16),
+        ),
+        (
+            "ncclBroadcast",
+            {"count": "3", "datatype": "1", "root": "2"},
+            TraceCollective(Op.BROADCAST, Datatype.UINT8, root=2, count_bytes=3),
+        ),
+        (
+            "ncclAllReduce",
+            {"count": "x", "datatype": "99", "op": ""},
+            TraceCollective(Op.ALL_REDUCE),
+        ),
+    ],
+)
+def test_rocpd_the_arguments_of_an_rccl_call_tell_its_size(
+    memory: sqlite3.Connection,
+    function: str,
+    arguments: dict[str, str],
+    expected: TraceCollective,
+) -> None:
+    kernel = "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)"
+    own = Recording(0, 1, (Row(Kind.KERNEL, kernel, 7, 20, 30, 1, 4),), example().calls[:1])
+    rocpd(memory, own)
+    memory.executescript(
+        f"""
+        INSERT INTO rocpd_string_1f VALUES (90, 'g', '{function}');
+        INSERT INTO rocpd_event_1f VALUES (900, 'g', 1, 500, 0, 0);
+        INSERT INTO rocpd_region_1f VALUES (500, 'g', 1, 4711, 101, 0, 4, 90, 900);
+        UPDATE rocpd_event_1f SET parent_stack_id = 500 WHERE stack_id = 1;
+        """
+    )
+    for name, value in arguments.items():
+        row = (name, value)
+        memory.execute("INSERT INTO rocpd_arg_1f VALUES (NULL, 'g', 900, 0, 'size_t', ?, ?)", row)
+    (trace,) = profile_traces(rocpd_parser.parse(memory))
+    assert [replace(c, blocks=None) for c in trace.collectives] == [expected]
 
 
 def test_a_pointer_of_two_streams_tells_none(memory: sqlite3.Connection) -> None:

@@ -160,7 +160,7 @@ def test_compare_draws(store: Path, tmp_path: Path, ending: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("old",), 2, "compare 'old': nothing to compare. Name two different labels."),
+        (("old",), 2, "compare 'old': nothing to compare. Name two different labels (here: 'old',"),
         (("old", "old"), 2, "compare 'old' and 'old': nothing to compare."),
         (("old", "none"), 3, "label 'none': no measurements (labels: 'old', 'same', 'slow')."),
         (("old", "slo"), 3, "label 'slo': no measurements. Did you mean 'slow'"),

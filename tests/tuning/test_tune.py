@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collscope.errors import UsageError
 from collscope.model import Op
 from collscope.tuning import csv_format, optimizer_csv
 from collscope.tuning.choose import ENVIRONMENT, NOTHING, PLUGIN, Candidate, Everything, choose
@@ -204,6 +205,8 @@ def test_not_worth_it_below_one_percent_of_the_job() -> None:
     assert (found.worth_it, found.kept) == (False, ())
     assert "less than 1 %" in found.why
     assert not worth([Weighed(0, 10, 100.0, 100.0)], 1.0).worth_it
+    with pytest.raises(UsageError, match="its calls alone take"):
+        worth(classes, 1e-6)
 
 
 # --- decisions

@@ -23,6 +23,8 @@ from collscope.parsers.tables._rows import clean
 from collscope.units import count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from collscope.parsers.hints import TableHints
 
 DIALECT = "osu"
@@ -91,11 +93,14 @@ def parse(text: str, hints: TableHints) -> MeasurementSet:
     found: list[Measurement] = []
     claimed: set[int] = set()
     test: _Test | None = None
+    tests = 0
+    of_test: list[int] = []  # of each measurement
     last = 0
     for last, raw, ended in ended_lines(text):
         line = clean(raw[:_LONGEST]).strip()
         if (title := _TITLE.fullmatch(line)) is not None:
             test = _test(title, context.setting().nranks, hints)
+            tests += 1
             context.rows_seen = True  # the next command is of another test
         elif test is not None and test.columns and integer(line.partition(" ")[0]) is not None:
             claimed.add(last)
@@ -103,14 +108,31 @@ def parse(text: str, hints: TableHints) -> MeasurementSet:
             # A last line without its end may have lost digits.
             cells = line.split() if ended else line.split()[:1]
             measured = _row(test, cells, last, notes)
-            found += [] if measured is None else [measured]
+            if measured is not None:
+                found.append(measured)
+                of_test.append(tests)
         else:
             test = None if test is None else _headed(test, line)
             if test is None:
                 context.read(line)
     return MeasurementSet(
-        DIALECT, tuple(found), lines=last, diagnostics=notes.diagnostics, claimed=frozenset(claimed)
+        DIALECT,
+        _told_apart(found, of_test),
+        lines=last,
+        diagnostics=notes.diagnostics,
+        claimed=frozenset(claimed),
     )
+
+
+def _told_apart(found: Sequence[Measurement], of_test: Sequence[int]) -> tuple[Measurement, ...]:
+    """Measurements of one test again, perhaps on other hosts, under a label of their own."""
+    order: dict[tuple[object, ...], dict[int, int]] = {}
+    labelled = []
+    for m, test in zip(found, of_test, strict=True):
+        places = order.setdefault((m.label, m.op, m.nranks), {})
+        place = places.setdefault(test, len(places) + 1)
+        labelled.append(m if place == 1 else replace(m, label=f"{m.label} ({place})"))
+    return tuple(labelled)
 
 
 def _test(title: re.Match[str], launched: int | None, hints: TableHints) -> _Test:

@@ -54,7 +54,7 @@ def check_labels(
     raises  UsageError, InputError: see `load` and `load_system`; for rules that are no numbers, and
             a control that shares nothing with the baseline
     """
-    require_distinct("check", names.all)
+    require_distinct(db, "check", names.all)
     if not all(map(math.isfinite, (rules.threshold, rules.resolution, rules.total))):
         raise UsageError(
             "check: --threshold, --total-threshold and --resolution are percentages. Give numbers."

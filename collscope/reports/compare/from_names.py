@@ -13,7 +13,13 @@ from collscope.reports.compare.answer import Comparison, compare
 from collscope.reports.compare.labels import Label
 from collscope.reports.compare.limits import limits
 from collscope.reports.compare.notes import no_results
-from collscope.reports.compare.sides import Runs, load, name_traced_runs, sample_runs
+from collscope.reports.compare.sides import (
+    Runs,
+    comparable,
+    load,
+    name_traced_runs,
+    sample_runs,
+)
 from collscope.units import count
 
 if TYPE_CHECKING:
@@ -33,7 +39,7 @@ def compare_labels(
     raises  UsageError, InputError: see `compare`, `load` and `load_system`; NoVerdictError when a
             label has no right result
     """
-    require_distinct("compare", names)
+    require_distinct(db, "compare", names)
     on = named_system(system)
     if name_traced_runs(db, names, runs):
         # Imported here: measurements need no numpy.
@@ -74,8 +80,10 @@ def _compare(db: Path, names: Sequence[str], runs: Runs) -> tuple[Comparison, li
     return replace(found, notes=(*inputs.notes, *notes, *found.notes)), inputs.labels
 
 
-def require_distinct(command: str, names: Sequence[str]) -> None:
+def require_distinct(db: Path, command: str, names: Sequence[str]) -> None:
     """Raise UsageError where there are not two labels, or one is named twice."""
     if len(set(names)) < max(2, len(names)):
         told = " and ".join(f"'{name}'" for name in names) or "no label"
-        raise UsageError(f"{command} {told}: nothing to compare. Name two different labels.")
+        sides = comparable(db)
+        known = f" (here: {', '.join(map(repr, sides))})" if sides else ""
+        raise UsageError(f"{command} {told}: nothing to compare. Name two different labels{known}.")

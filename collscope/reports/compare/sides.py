@@ -51,6 +51,18 @@ class Runs(msgspec.Struct, frozen=True):
     weights: str | None = None
 
 
+def comparable(db: Path) -> list[str]:
+    """Labels and traced runs of a store, by name; none where there is no store."""
+    if not db.exists():
+        return []
+    with reading(db) as store:
+        return sorted({*measurement_labels(store), *_traced_runs(store)})
+
+
+def _traced_runs(store: sqlite3.Connection) -> set[str]:
+    return {run for (run,) in store.execute("SELECT DISTINCT run FROM traces WHERE used")}
+
+
 def name_traced_runs(db: Path, names: Sequence[str], runs: Runs) -> bool:
     """Whether the names are those of traced runs; a name that is a label, too, is a label.
 
@@ -61,8 +73,7 @@ def name_traced_runs(db: Path, names: Sequence[str], runs: Runs) -> bool:
         return False
     with reading(db) as store:
         labels = measurement_labels(store)
-        query = "SELECT DISTINCT run FROM traces WHERE used"
-        traced = {run for (run,) in store.execute(query)}
+        traced = _traced_runs(store)
         rest = [name for name in names if name not in labels and not name.endswith(_FILES)]
         for name in rest:
             require_matched(store, db, name)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from collscope.reports.fabric.answer import TransportRow
 from collscope.reports.report.answer import Evidence, Finding, Report
-from collscope.units import count_of
+from collscope.units import count, count_of
 
 _FAST_NETWORK = (
     "Install the network's plugin (aws-ofi-nccl on Slingshot and EFA) or its verbs library, put it "
@@ -36,9 +36,9 @@ def internode_socket(report: Report) -> Iterable[Finding]:
     unknown = sum(row.unknown for row in rows)
     some = count_of(pairs, every, "pair")
     detail = [f"Over NET/Socket: {some} of ranks on two hosts."] * (pairs > 0)
-    detail += [f"{unknown} pairs use NET/Socket, and the log does not name their hosts."] * (
-        unknown > 0
-    )
+    detail += [
+        f"Over NET/Socket: {count(unknown, 'pair')} of ranks whose hosts the log does not name."
+    ] * (unknown > 0)
     yield Finding(
         severity="problem" if pairs else "warning",
         code="internode_socket",

@@ -27,6 +27,7 @@ from collscope.timeline.records import Prediction
 from collscope.timeline.step_causes.diagnose import diagnose
 from collscope.timeline.step_causes.records import Cause, CauseSpan
 from collscope.timeline.traced_transfers import known_transfers
+from collscope.units import require_step_like
 
 SCHEMA = "collscope.predict/2"
 
@@ -93,7 +94,8 @@ def predict_run(db: Path, request: PredictionRequest) -> PredictionReport:
     """Simulate a traced run with other times of its collectives.
 
     raises  InputError for an unknown run, label or system, or a run without traces;
-            NoVerdictError when no class has a new time, or there is no step
+            NoVerdictError when no class has a new time, or there is no step;
+            UsageError for a step time that cannot be the recorded step's
     """
     traced, times, measured = _read_request(db, request)
     recorded = traced.recorded()
@@ -105,6 +107,7 @@ def predict_run(db: Path, request: PredictionRequest) -> PredictionReport:
         raise NoVerdictError(
             f"{db}: the traces of run '{request.run}' hold no step. Record several steps."
         )
+    require_step_like(request.step_ms, found.recorded_ns)
     if not found.changed:
         _refuse_untold(db, request, recorded, times)
         _refuse_unchanged(db, request)

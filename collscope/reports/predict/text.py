@@ -25,9 +25,6 @@ from collscope.timeline.records import ChangedClass
 from collscope.units import count
 
 _HOST_BOUND = 0.2
-# A given step that is off the recorded one by so much was given in another unit: profilers make
-# steps at most a few times as long (docs/validation.md, cost of the profiler).
-_OFF = 20
 _NAMED = 3  # classes in a sentence
 _OVER = 1.1  # of the given step: what the GPU alone takes contradicts it
 _STEP_FROM = {
@@ -97,11 +94,6 @@ def _sections(report: PredictionReport, explain: bool) -> Iterable[Section]:
 
 
 def _answer(report: PredictionReport) -> Iterable[str]:
-    if not 1 / _OFF <= report.step_ns / report.recorded_ns <= _OFF:
-        yield (
-            f"--step-ms {report.step_ns / 1e6:g} is {report.step_ns / report.recorded_ns:.3g} times"
-            f" the recorded step of {ms(report.recorded_ns)} ms: give milliseconds."
-        )
     if report.knowledge.host_bound >= _HOST_BOUND:
         yield (
             f"The host limits the recorded step: {100 * report.knowledge.host_bound:.0f} % of "

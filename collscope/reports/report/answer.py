@@ -94,3 +94,8 @@ def calls_lost(report: Report) -> bool:
     return any(
         row.code in _LOST_CALLS and row.severity != "notice" for row in report.coverage.diagnostics
     )
+
+
+def counts_are_lower_bounds(report: Report) -> bool:
+    """Whether calls may have been made that the run does not hold: lost, or of ranks not seen."""
+    return calls_lost(report) or any(row.missing_ranks for row in report.communicators)

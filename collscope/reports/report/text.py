@@ -21,7 +21,7 @@ from collscope.reports.fabric.text import transports_section
 from collscope.reports.rendering.class_words import class_words
 from collscope.reports.rendering.layout import Item, Section
 from collscope.reports.rendering.share_words import BOUND_WORDS, denominator, range_words
-from collscope.reports.report.answer import Evidence, Finding, Report, calls_lost
+from collscope.reports.report.answer import Evidence, Finding, Report, counts_are_lower_bounds
 from collscope.reports.share.answer import Bound, Share, alike, bound_by
 from collscope.reports.share.recorded_text import recorded_sentences
 from collscope.reports.share.text import MOST_PROFILES, share_section, share_sentence, traced_shares
@@ -97,7 +97,7 @@ def _answer(report: Report) -> Iterable[str]:
     if no_sizes(report):
         yield f"No gain is told: {NO_SIZES}. To know them: {tell_sizes(report)}."
     if header.communicators or header.calls:
-        yield _size(header, at_least=calls_lost(report))
+        yield _size(header, at_least=counts_are_lower_bounds(report))
         yield from calls_missing_sentence(report)
     if measured_only(report):
         yield "No calls and no profile in this run: no share of GPU time, and no gain of a job."
@@ -181,7 +181,7 @@ def _range(shares: Sequence[Share], whole: str) -> str:
 def _size(header: Header, *, at_least: bool) -> str:
     """How many calls, on what.
 
-    at_least  calls were made that no source holds
+    at_least  calls may have been made that no source holds
     """
     classes = count(header.classes, "class", "classes")
     known = "at least " * at_least

@@ -5,6 +5,7 @@ Numbers and codes of `collscope.timeline.step_causes`, with what the run's logs 
 
 from __future__ import annotations
 
+import os
 import shlex
 import sqlite3
 from pathlib import Path
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from collscope.errors import InputError
 from collscope.reports.coverage.answer import traced_gpus
+from collscope.units import require_step_like
 
 if TYPE_CHECKING:
     from collscope.model import CollectiveClass
@@ -92,8 +94,11 @@ def find_answer(
     connection  an open store
     step_ms     the step without the profiler, ms; None: not measured
     system      whose reachable ceilings the calls are held against; None: that of the traced GPUs
+    raises      UsageError when `step_ms` cannot be the recorded step's
     """
-    db = Path(next(row[2] for row in connection.execute("PRAGMA database_list")))
+    # SQLite gives the name as UTF-8, whatever this system's encoding of names is.
+    (name, *_) = (row[2] for row in connection.execute("PRAGMA database_list"))
+    db = Path(os.fsdecode(name.encode()))
     step = StepSummary(None, step_ms, 0, 0, None, False, None, None, _look(db, run))
     if not connection.execute(_TRACES, (run,)).fetchone()[0]:
         timed = connection.execute(_TIMED, (run,)).fetchone()
@@ -118,6 +123,7 @@ def find_answer(
     )  # fmt: skip
     if found.step_ns is None:
         return Answer(step, unknown="no_steps")
+    require_step_like(step_ms, found.step_ns)
     kinds: dict[str, float] = {}
     for bound in recorded_bounds(recorded):
         kinds[bound.kind] = kinds.get(bound.kind, 0.0) + bound.ns

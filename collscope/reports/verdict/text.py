@@ -6,6 +6,7 @@ from collscope.reports.rendering.cause_words import advice, cause_title, evidenc
 from collscope.reports.rendering.formats import to_readable
 from collscope.reports.rendering.layout import Item, Section
 from collscope.reports.verdict.answer import Answer, MsPerStep, StepSummary, VerdictEntry
+from collscope.units import count
 
 _ONE_STEP = "Record at least three whole steps, and the traces of all ranks."
 _UNKNOWN = {
@@ -41,14 +42,7 @@ def entries(answer: Answer) -> tuple[VerdictEntry, ...]:
         nothing = MsPerStep(None, None, None)
         return (VerdictEntry("unknown", "likely", (), "", nothing, why, remedy),)
     if not answer.causes:
-        return (
-            VerdictEntry(
-                "none", "certain", (), "", MsPerStep(0.0, 0.0, 0.0),
-                f"No cause costs more than 1 % of the step, more than the {answer.step.steps} "
-                "whole steps differ by, and more than two starts of one job do.",
-                "Nothing to mend. The report says what faster collectives would give.",
-            ),
-        )  # fmt: skip
+        return (_nothing(answer.step),)
     return tuple(
         VerdictEntry(
             cause.cause, "certain" if cause.certain else "likely", tuple(sorted(cause.ranks)),
@@ -97,6 +91,26 @@ def title(entry: VerdictEntry) -> str:
     return cause_title(entry.cause, entry.ranks)
 
 
+def _nothing(step: StepSummary) -> VerdictEntry:
+    """No cause was found: of all ranks, or of those that were traced."""
+    unseen = step.world is not None and step.world > step.ranks
+    noise = "two starts of one job differ by"
+    if step.steps > 1:
+        noise = f"the {step.steps} whole steps differ by, and more than two starts of one job do"
+    advice = "Nothing to mend. The report says what faster collectives would give."
+    if unseen:
+        advice = (
+            "Trace all ranks: causes on the others, and which rank is late, are not known. The"
+            " report shows what faster collectives would give."
+        )
+    return VerdictEntry(
+        "none", "likely" if unseen or step.steps < 2 else "certain", (), "",
+        MsPerStep(0.0, 0.0, 0.0),
+        f"No cause costs more than 1 % of the step, more than {noise}.",
+        advice,
+    )  # fmt: skip
+
+
 def _bound(step: StepSummary) -> str:
     words = _BOUND.get(step.bound or "", "what bounds it is not known")
     return words if step.bound_percent is None else f"{words} ({step.bound_percent:.0f} % of it)"
@@ -108,4 +122,6 @@ def _basis(step: StepSummary) -> str:
     without = "no step time without the profiler was given (--step-ms)"
     if step.given_ms is not None:
         without = f"{ms(step.given_ms)} ms a step without the profiler, as given"
-    return f"Basis: {step.steps} whole steps, {step.ranks}{of} ranks, {activities}; {without}."
+    steps = count(step.steps, "whole step")
+    ranks = f"{step.ranks}{of} ranks" if of else count(step.ranks, "rank")
+    return f"Basis: {steps}, {ranks}, {activities}; {without}."

@@ -1,0 +1,98 @@
+"""What to write instead, where a command line has the words of other tools."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+# Commands of other tools that have another name here.
+_COMMANDS = {
+    "version": "collscope --version",
+    "help": "collscope --help, or collscope COMMAND --help",
+    **dict.fromkeys(("add", "import", "insert", "load", "read"), "collscope ingest PATH"),
+    **dict.fromkeys(("analyse", "analyze", "show", "stats", "summary", "view"), "collscope report"),
+    **dict.fromkeys(("list", "ls"), "collscope runs"),
+    **dict.fromkeys(("query", "tables", "views", "schema"), "collscope sql"),
+    "diff": "collscope compare A B",
+    "perfetto": "collscope export perfetto",
+    "simulate": "collscope predict",
+    "delete": "collscope runs rm RUN",
+    "rm": "collscope runs rm RUN",
+}
+_FORMATS = ("text", "md", "csv", "json", "jsonl", "html", "parquet", "junit", "github")
+_OPTIONS = {
+    **{f"--{name}": f"--format {name}" for name in _FORMATS},
+    "--markdown": "--format md",
+    "--nl": "--format jsonl",
+    "-f": "--format",
+    "--output-format": "--format",
+    "--out": "-o",
+    "--output-file": "-o",
+    "-V": "--version",
+    "--database": "--db",
+    "--store": "--db",
+    "--name": "--run",
+}
+_SQLITE = b"SQLite format 3\0"  # sqlite.org/fileformat2.html, 1.3.1
+
+
+def is_path(word: str) -> bool:
+    """Whether a word names a file or folder, or looks as if it should."""
+    ending = os.path.splitext(word)[1]  # noqa: PTH122 - any text
+    return word == "-" or os.sep in word or len(ending) > 1 or os.path.exists(word)  # noqa: PTH110
+
+
+def is_sqlite(path: str) -> bool:
+    """Whether a path is that of an SQLite file."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - any text
+            return file.read(len(_SQLITE)) == _SQLITE
+    except (OSError, ValueError):
+        return False
+
+
+def instead_of_command(word: str) -> str | None:
+    """What to run instead of a command that is none; None where nothing comes near."""
+    if is_sqlite(word):
+        return f"Run 'collscope report --db {shlex.quote(word)}'."
+    if is_path(word):
+        return f"Run 'collscope ingest {shlex.quote(word)}'."
+    command = _COMMANDS.get(word.lower())
+    return None if command is None else f"Run {command}."
+
+
+def _siblings_with(option: str, context: Any) -> list[str]:  # noqa: ANN401 - click's context
+    """Commands of the same group that have an option; none beside the commands of the top."""
+    parent = None if context is None else context.parent
+    if parent is None or parent.parent is None:
+        return []
+    commands = parent.command.commands.items()
+    path = parent.command_path
+    return [
+        f"'{path} {name}'"
+        for name, command in commands
+        if any(option in parameter.opts for parameter in command.params)
+    ]
+
+
+def correct(error: Any, words: Sequence[str]) -> None:  # noqa: ANN401 - click's UsageError
+    """Put what to write instead into what click reports of an option or an argument that is none.
+
+    words  of the command line
+    """
+    name = getattr(error, "option_name", None)
+    of_command = name in ("--db", "--run", "--format", "-o", "--output")
+    if name is not None and of_command and error.ctx is not None and error.ctx.parent is None:
+        error.message = f"{name}: an option of the commands. Write it behind a command's name"
+        error.possibilities = None
+    elif name is not None and (others := _siblings_with(name, error.ctx)):
+        error.message = f"{error.message} here. {', '.join(others)} have it"
+        error.possibilities = None
+    elif name in _OPTIONS and not error.possibilities:
+        error.message = f"{error.message}. Write {_OPTIONS[name]}"
+    elif error.message.startswith("Got unexpected extra argument"):
+        stores = [word for word in words if is_sqlite(word)]
+        if stores and "--db" not in words:
+            error.message = f"{error.message}. Write --db {shlex.quote(stores[0])}"
