@@ -24,6 +24,7 @@ SINGLE = sorted(
     for path in (SAMPLES / folder).iterdir()
 ) + ["nccl/mixed-coll-only.log"]
 # A reader knows a damaged heading by a word that it lacks there.
+OTHER_RECORDERS = ("replay.*", "synthetic.clog*", "synthetic.*log", "*torchcomms*", "accl*")
 DAMAGED_WORD = "tables/frontier-allreduce.txt"
 
 
@@ -79,7 +80,7 @@ def test_report_of_a_file_differs_in_names_alone(
 def test_report_of_a_store_differs_in_names_alone(
     samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(samples)
+    monkeypatch.chdir(tmp_path)
     for side in ("before", "after"):
         (tmp_path / side).mkdir()
     runs = {
@@ -87,10 +88,13 @@ def test_report_of_a_store_differs_in_names_alone(
         "e": "tables", "f": "replay",
     }  # fmt: skip
     for run, kind in runs.items():
-        collscope("ingest", "auto", kind, "--run", run, "--db", tmp_path / "before" / "run.db")
-    outcome = collscope(
-        "sanitize", tmp_path / "before" / "run.db", tmp_path / "after" / "run.db", "--key", KEY
-    )
+        # No folder is called as a word of a report is. Of jobs that are one run by accident the
+        # report shows the first classes alone, among equals in the order of names.
+        shutil.copytree(
+            samples / kind, f"x{run}", ignore=shutil.ignore_patterns(*OTHER_RECORDERS)
+        )
+        collscope("ingest", "auto", f"x{run}", "--run", run, "--db", "before/run.db")
+    outcome = collscope("sanitize", "before/run.db", "after/run.db", "--key", KEY)
     assert outcome.code == 0, outcome.err
     for run in runs:
         reports = []
