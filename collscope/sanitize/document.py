@@ -10,7 +10,7 @@ import re
 
 from collscope.sanitize.text import Text
 
-_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|(?<![\w.])(?:0x[0-9a-fA-F]+|\d{13,20})(?![\w.])', re.DOTALL)
+_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|(?<![\w.])(?:0x[0-9a-fA-F]+|\d{4,20})(?![\w.])', re.DOTALL)
 _HEX = "0x"
 _BEGINS = re.compile(rb'\s*(?:\{\s*(?:["}]|\{)|\[\s*[\[{"])')
 _HOST = re.compile(r"(?i)(?:host|hostname|host_name|node|nodename|node_name|machine|hostnames?)")
@@ -64,8 +64,7 @@ class Document:
             return self._value(key, value.decode("utf-8", "replace")).encode()
         if isinstance(value, str):
             return self._value(key, value)
-        big = isinstance(value, int) and len(str(abs(value))) >= _BIG_DIGITS
-        return self._whole(key, value) if big and isinstance(value, int) else value
+        return self._whole(key, value) if type(value) is int else value
 
     def _whole(self, key: str, value: int) -> int:
         self._key = key
@@ -87,6 +86,10 @@ class Document:
     def _number(self, digits: str) -> str:
         if digits.startswith(_HEX):
             return self._text(digits)
+        if _WHO.fullmatch(self._key):
+            return self._text.number(digits)
+        if len(digits) < _BIG_DIGITS:
+            return digits
         measured = _MEASURED.fullmatch(self._key) or _MEASURED_PART.search(self._key)
         return digits if measured or int(digits) >= 1 << 64 else self._text.number(digits)
 
@@ -103,10 +106,10 @@ class Document:
     def _value(self, key: str, value: str) -> str:
         text = self._text
         if value.isdecimal() and key:
-            self._key, before = key, self._key
-            new = self._number(value) if len(value) >= _BIG_DIGITS else value
+            before, self._key = self._key, key
+            new = self._number(value)
             self._key = before
-            return text.number(value) if _WHO.fullmatch(key) and new == value else new
+            return new
         if _HOST.fullmatch(key):
             return text.host(value)
         if _WHO.fullmatch(key):

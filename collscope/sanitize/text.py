@@ -17,6 +17,9 @@ _MOST_DIGITS = 4  # of a number in a path or a name that is no job's
 _MOST_HEX = 6  # digits of a hexadecimal number that is no address: busId 1a000
 _CACHED = 1 << 18
 
+_IPV6 = (
+    r"(?=[0-9a-fA-F:]*::|(?:[0-9a-fA-F]{1,4}:){7})[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}"
+)
 _PATTERNS = {
     "colour": r"\x1b\[[0-9;?]*[A-Za-z]",
     "date": r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?(?!\w)",
@@ -29,7 +32,8 @@ _PATTERNS = {
     "uuid": r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?!\w)",
     "pci": r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?(?![\w:])",
     "guid": r"[0-9a-fA-F]{4}(?::[0-9a-fA-F]{4}){3}(?![\w:])",
-    "ipv6": r"(?=[0-9a-fA-F:]*::|(?:[0-9a-fA-F]{1,4}:){7})[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:])",
+    "at": rf"[A-Za-z][\w.-]*:{_IPV6}(?![\w:])",
+    "ipv6": rf"{_IPV6}(?![\w:])",
     "ipv4": r"\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\w)",
     "buffer": r"(?:sendbuff|recvbuff|acc|addr|base)(?:[ :=]+|[ ]:[ ])0x[0-9a-fA-F]+",
     # RCCL's recorder tells a split by the lower half of the new communicator's pointer.
@@ -60,9 +64,16 @@ _PROGRAM = re.compile(
 )
 # The number of a rank in the name of a file, by which readers know its trace.
 _RANK = re.compile(r"(?i:rank|worker|dump|pid)[._-]?\d{1,6}(?!\d)|v?\d{1,%d}" % _MOST_DIGITS)
-_RANKED = re.compile(r"(?<![A-Za-z])((?i:rank|worker|dump)[._-]?\d{1,6})(?!\d)")
+# So do words by which they know files of profilers: accl_profiler_rank0_HOST, 7_kernel_trace.csv.
+_RANKED = re.compile(
+    r"((?<![A-Za-z])(?i:rank|worker|dump)[._-]?\d{1,6}(?!\d)|^accl_profiler(?=_)|"
+    r"(?:(?<=_)|^)(?:kernel|memory_copy)_(?:stats|trace)$)"
+)
+_PROFILED = re.compile(r"(ncclprof-)(.+)(-\d+)")  # ncclprof-HOST-PID.txt
 _LABELS = re.compile(r"([.@+_]+)")
 _HEX_LIKE = re.compile(r"(?=[a-f]*\d)[0-9a-f]{7,}|(?=[A-F]*\d)[0-9A-F]{7,}")
+_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+_WORD = re.compile(r"\w+")
 _NUMERIC = re.compile(r"[-+]?\d[\d_]*(?:[.-]\d+)*(?:[eE][-+]?\d+)?")
 _VALUE = re.compile(r"\w[\w.@+-]*")
 _LIBRARY_SETTING = re.compile(r"(?:NCCL|RCCL|TORCH_NCCL|MSCCL|MSCCLPP|CUDA|HIP|HSA)_")
@@ -84,7 +95,7 @@ class Text:
         self._tokens = re.compile(whole)
         self._of: dict[str, Callable[[str], str]] = {
             "host": self.host, "url": self._url, "mac": self._digits, "uuid": self._digits,
-            "guid": self._digits, "ipv6": self.address, "ipv4": self.address,
+            "guid": self._digits, "ipv6": self.address, "at": self._at, "ipv4": self.address,
             "buffer": self._buffer, "upper": self._upper, "hex": self._hex, "setting": self._setting,
             "number_of": self._trailing_number, "identity": self._trailing_number,
             "path": self.path, "word": self.word, "other": self._other,
@@ -114,12 +125,14 @@ class Text:
 
     def host(self, host: str) -> str:
         """A host's name, each of its labels by itself; an address as such."""
-        if re.fullmatch(_PATTERNS["ipv4"], host) or ":" in host:
+        if _ADDRESS.fullmatch(host) or ":" in host:
             return self.address(host)
         return self._labels(host)
 
     def word(self, word: str) -> str:
         """A word, or several joined by dots: as it is where all of it is known."""
+        if _ADDRESS.fullmatch(word):
+            return self.address(word)
         if known(word) or _NUMERIC.fullmatch(word):
             return word
         if _HEX_LIKE.fullmatch(word):
@@ -142,8 +155,13 @@ class Text:
         try:
             ipaddress.ip_address(text)
         except ValueError:
-            return text if ":" in text else self._labels(text)
+            return _WORD.sub(lambda found: self.word(found[0]), text)
         return self.names.address(text)
+
+    def _at(self, text: str) -> str:
+        """An interface and its address."""
+        interface, _, address = text.partition(":")
+        return f"{self.word(interface)}:{self.address(address)}"
 
     def number(self, digits: str) -> str:
         """A number that says who or where."""
@@ -154,12 +172,14 @@ class Text:
             return part
         if part in _STANDARD_FOLDERS or part in ("", "~", ".", "..") or part.endswith(":"):
             return part
-        if re.fullmatch(_PATTERNS["ipv4"], part):
+        if _ADDRESS.fullmatch(part):
             return self.address(part)
         *_, end = part.rpartition(".")
         body, dot = (part[: -len(end) - 1], ".") if "." in part and end in _ENDINGS else (part, "")
         if dot and not body:
             return part
+        if (profiled := _PROFILED.fullmatch(body)) is not None:
+            return f"{profiled[1]}{self._labels(profiled[2])}{profiled[3]}{dot}{end if dot else ''}"
         pieces = _RANKED.split(body)
         new = "".join(p if k % 2 else self._labels(p) for k, p in enumerate(pieces))
         return f"{new}{dot}{end}" if dot else new
