@@ -25,18 +25,19 @@ _NATIVE = ("logscan", "tracescan")
 _MORE = """
 eth9 ib9 ens9 bond9 mlx9_9 bnxt_re9 lo cuda9 hip9 rocm9 sm9 sm9a gfx9 gfx9a v9 W9 I9 E9 F9 s9 GPU9
 gpu9 step9 LL9 nccl9 rank9 default_pg None True False nan inf NaN Version Driver Passed Waived HBM9
-HBM9e DP TP PP EP CP dp tp pp ep cp ncclx sn ts us id ids type p9p avg timing stats netname splitshare
-corr Float Half Double BFloat9 Int Long Byte Char Short Bool
+HBM9e DP TP PP EP CP dp tp pp ep cp ncclx sn ts us id ids type p9p avg timing stats netname
+splitshare corr Float Half Double BFloat9 Int Long Byte Char Short Bool
 api Summary Average Ave Percentage Instances Med Total Time time sum gpu mem kern cuda CALLS DOMAIN
 DURATION AVERAGE STDDEV PERCENT
-all_reduce all_gather reduce_scatter reduce gather scatter broadcast alltoall alltoallv sendrecv perf
-okay hex iter per pct cv skip of place unchecked device experiment unalign inner
-osu bw bibw mbw mr latency allgather allreduce bcast barrier put get xccl Allreduce Allgather Alltoall
-Bcast Bandwidth Bi-Directional Latency Multiple Message Rate Personalized Exchange Overall Overlap
-Messages Tree Ring TREE RING NVLS ANVLS Speedup Non-trainable Trainable combined Before After value
-testing validating measuring TransferBench Transfers Two Single Aggregate Bidirectional Unidirectional
-GPU-executed DMA9 Overhead Baseline Chunk Pickle Sync TFLOPs Nvlink Buffe
+all_reduce all_gather reduce_scatter reduce gather scatter broadcast alltoall alltoallv sendrecv
+perf okay hex iter per pct cv skip of place unchecked device experiment unalign inner
+osu bw bibw mbw mr latency allgather allreduce bcast barrier put get xccl Allreduce Allgather
+Alltoall Bcast Bandwidth Bi-Directional Latency Multiple Message Rate Personalized Exchange
+Overall Overlap Messages Tree Ring TREE RING NVLS ANVLS Speedup Non-trainable Trainable combined Before After value
+testing validating measuring TransferBench Transfers Two Single Aggregate Bidirectional
+Unidirectional GPU-executed DMA9 Overhead Baseline Chunk Pickle Sync TFLOPs Nvlink Buffe
 Without ALGO PROTO tested tasks-per-node srun mpirun mpiexec sbatch python bash torchrun params
+images samples tokens second
 """.split()  # noqa: SIM905
 # Words of the sources that hosts are called by as well.
 _NOT = {"node9", "host9", "localhost9", "Rome", "server9", "worker9"}
@@ -65,7 +66,11 @@ def of_python(path: Path) -> Iterator[str]:
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and id(node) not in docs:
-            value = node.value.decode("ascii", "ignore") if isinstance(node.value, bytes) else node.value
+            value = (
+                node.value.decode("ascii", "ignore")
+                if isinstance(node.value, bytes)
+                else node.value
+            )
             if isinstance(value, str):
                 yield from words_of(value)
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):

@@ -106,7 +106,7 @@ def publish(made: Path, target: Path) -> None:
 
 @contextmanager
 def opened_as_current(store: Path, scratch: Path) -> Iterator[sqlite3.Connection]:
-    """A store at one moment; one of an earlier release as a migrated copy, in the folder `scratch`."""
+    """A store at one moment; one of an earlier release as a migrated copy in `scratch`."""
     with explained(store):
         path = _migrated(store, scratch)
         with closing(open_readonly(path)) as connection, snapshot(connection, path):

@@ -6,7 +6,6 @@ import bz2
 import gzip
 import io
 import lzma
-import os
 import pickle
 import re
 import tarfile
@@ -140,9 +139,7 @@ class _Copier:
         sanitize_store(path, target, self._scratch, self._text)
         self.files += 1
 
-    def _copy_members(
-        self, path: str, members: Iterator[Input | Skipped], target: Path
-    ) -> None:
+    def _copy_members(self, path: str, members: Iterator[Input | Skipped], target: Path) -> None:
         first = next(members, None)
         if first is None:
             raise _RefusedError("an archive without files")
@@ -174,7 +171,10 @@ class _Copier:
                         raise _RefusedError(_SQLITE_TEXT)
                     pack = _packing(member.packed_head)
                     data = b"".join(self._content(member))
-                    yield self._place(member.path.removeprefix(f"{path}/")), pack(data) if pack else data
+                    yield (
+                        self._place(member.path.removeprefix(f"{path}/")),
+                        pack(data) if pack else data,
+                    )
                     self.files += 1
                 except _RefusedError as error:
                     self.refused.append(Refused(printable(member.path), str(error)))
@@ -320,4 +320,4 @@ def _write_tar(target: Path, members: Iterable[tuple[str, bytes]], pack: _Pack |
     if pack is not None:
         packed = target.with_name(f"{target.name}.packed")
         packed.write_bytes(pack(target.read_bytes()))
-        os.replace(packed, target)
+        packed.replace(target)

@@ -10,11 +10,15 @@ import re
 
 from collscope.sanitize.text import Text
 
-_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|(?<![\w.])(?:0x[0-9a-fA-F]+|\d{4,20})(?![\w.])', re.DOTALL)
+_TOKEN = re.compile(
+    r'"((?:[^"\\]|\\.)*)"(\s*:)?|(?<![\w.])(?:0x[0-9a-fA-F]+|\d{4,20})(?![\w.])', re.DOTALL
+)
 _HEX = "0x"
 _BEGINS = re.compile(rb'\s*(?:\{\s*(?:["}]|\{)|\[\s*[\[{"])')
 _HOST = re.compile(r"(?i)(?:host|hostname|host_name|node|nodename|node_name|machine|hostnames?)")
-_WHO = re.compile(r"(?i)(?:user|username|user_name|login|account|owner|job|jobid|job_id|job_name|uid)")
+_WHO = re.compile(
+    r"(?i)(?:user|username|user_name|login|account|owner|job|jobid|job_id|job_name|uid)"
+)
 _PATH = re.compile(r"(?i).*(?:path|file|filename|dir|cwd|folder|tracename|command|exe|argv|args)")
 # Whole numbers of 13 digits and more that are no names.
 _MEASURED = re.compile(
@@ -52,10 +56,10 @@ class Document:
         return _TOKEN.sub(self._replaced, document)
 
     def values(self, value: object, key: str = "") -> object:
-        """Plain values, as of a pickle, with their names replaced; `key` is what they stand under."""
+        """Plain values, as of a pickle, with other names; `key` is what they stand under."""
         if isinstance(value, dict):
             new = ((self.values(k), self.values(v, k)) for k, v in value.items())
-            return dict(new)  # type: ignore[arg-type]
+            return dict(new)
         if isinstance(value, list):
             return [self.values(one, key) for one in value]
         if isinstance(value, tuple):

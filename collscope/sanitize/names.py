@@ -118,7 +118,9 @@ class Names:
         return hashlib.blake2b(text.encode(), key=self._key, digest_size=32).hexdigest()
 
     def _letters(self, name: str) -> str:
-        value = int.from_bytes(self._digest(b"letters", name.encode("utf-8", "surrogatepass")), "big")
+        value = int.from_bytes(
+            self._digest(b"letters", name.encode("utf-8", "surrogatepass")), "big"
+        )
         return "".join(_CLASSES[0][value // 26**k % 26] for k in range(15))
 
     def _digest(self, *parts: bytes) -> bytes:

@@ -39,7 +39,6 @@ _KEPT = {
         "op", "datatype", "redop", "status", "shape", "backend", "relative_compute_samples",
         "relative_busbw_samples",
     },
-    "_metric": {"unit"},
     "_diagnostic": {"severity", "code"},
 }  # fmt: skip
 _HOSTS = {"host", "hostname"}

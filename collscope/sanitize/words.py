@@ -15,7 +15,9 @@ _LIBRARY = re.compile(
     r"(?:ibv|mlx9dv|efadv|hsa|rocm_smi|rsmi|c10d|aten)_\w+|"
     r"(?:NCCL|RCCL|TORCH|MSCCL|MSCCLPP|CUDA|HIP|HSA|ROCR|OMP|OMPI|PMI|PMIX|UCX|SLURM|PBS)_[A-Z0-9_]+"
 )
-_QUANTITY = re.compile(r"[A-Z]\d{1,3}|\d+(?:\.\d+)*(?:[eE]|[A-Za-z%µ]{1,2}|[kKMGT]i?[Bb](?:it)?|[xX]\d+)?")
+_QUANTITY = re.compile(
+    r"[A-Z]\d{1,3}|\d+(?:\.\d+)*(?:[eE]|[A-Za-z%µ]{1,2}|[kKMGT]i?[Bb](?:it)?|[xX]\d+)?"
+)
 _DIGITS = re.compile(r"\d+")
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _IDENTIFIER = re.compile(r"_*[A-Za-z][A-Za-z0-9]*(?:_+[A-Za-z0-9]+)*_*")
@@ -49,6 +51,4 @@ def _is_identifier(word: str) -> bool:
         return False
     parts = [part for part in _PARTS.findall(word) if not part.isdecimal()]
     joined = len(parts) > 1 or word[0] == "_" or word[-1] == "_"
-    return joined and all(
-        len(p) == 1 or p in _words() or p.lower() in _words() for p in parts
-    )
+    return joined and all(len(p) == 1 or p in _words() or p.lower() in _words() for p in parts)

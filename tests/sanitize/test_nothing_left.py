@@ -48,15 +48,19 @@ def contents(path: Path) -> Iterator[bytes]:
         yield from _unpacked(file.read_bytes())
 
 
+_PACKED = {
+    b"\x1f\x8b": gzip.decompress,
+    b"BZh": bz2.decompress,
+    b"\xfd7zXZ": lzma.decompress,
+    b"\x28\xb5\x2f\xfd": lambda d: zstandard.ZstdDecompressor().decompressobj().decompress(d),
+}
+
+
 def _unpacked(data: bytes) -> Iterator[bytes]:
     yield data
-    for magic, unpack in (
-        (b"\x1f\x8b", gzip.decompress), (b"BZh", bz2.decompress), (b"\xfd7zXZ", lzma.decompress),
-        (b"\x28\xb5\x2f\xfd", lambda d: zstandard.ZstdDecompressor().decompressobj().decompress(d)),
-    ):  # fmt: skip
+    for magic, unpack in _PACKED.items():
         if data.startswith(magic):
             yield from _unpacked(unpack(data))
-            return
     if data.startswith(b"PK"):
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             for member in archive.infolist():
@@ -68,16 +72,19 @@ def _unpacked(data: bytes) -> Iterator[bytes]:
                 yield entry.name.encode()
                 yield from _unpacked(archive.extractfile(entry).read())  # type: ignore[union-attr]
     elif data.startswith(b"SQLite"):
-        with closing(sqlite3.connect(":memory:")) as store:
-            store.deserialize(data)
-            yield "\n".join(store.iterdump()).encode()
-            if not store.execute("SELECT 1 FROM sqlite_master WHERE name = '_trace'").fetchone():
-                return
-            for table, column in (("_trace", "columns"), ("_recording", "calls")):
-                for (blob,) in store.execute(f"SELECT {column} FROM {table}"):
-                    yield blob
-                    if column == "calls":
-                        yield from _unpacked(blob)
+        yield from _stored(data)
+
+
+def _stored(data: bytes) -> Iterator[bytes]:
+    """All texts of a store, and its blobs; of another SQLite file the bytes alone."""
+    with closing(sqlite3.connect(":memory:")) as store:
+        store.deserialize(data)
+        yield "\n".join(store.iterdump()).encode()
+        if not store.execute("SELECT 1 FROM sqlite_master WHERE name = '_trace'").fetchone():
+            return
+        yield from (blob for (blob,) in store.execute("SELECT columns FROM _trace"))
+        for (blob,) in store.execute("SELECT calls FROM _recording"):
+            yield from _unpacked(blob)
 
 
 def left(copy: Path, names: set[str]) -> list[str]:
@@ -117,31 +124,29 @@ def test_no_name_of_a_store_is_left(samples: Path, tmp_path: Path, kind: str) ->
         assert left(tmp_path / made, names) == []
 
 
-def planted_log() -> str:
-    """Lines of a log in which names stand where logs have them, and where only people put them."""
-    at = "acme-h100-017:4711:4711 [0] NCCL"
-    return "\n".join((
-        "0: submitted by ottilie@acme-h100-017 as job 8827461 of tungstenlabs",
-        "SLURM_JOB_ID=8827461 USER=ottilie SLURM_JOB_NAME=zebrafish-v7",
-        f"{at} INFO Bootstrap : Using eth0:10.77.3.19<0>",
-        f"{at} INFO NET/Socket : Using [0]eth0:fd12:3456:789a::17<0>",
-        f"{at} INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.77.3.19<41234>",
-        f"{at} INFO NCCL_DEBUG_FILE set by environment to /scratch/ottilie/zebrafish-v7/%h.log",
-        f"{at} INFO NCCL_TOPO_FILE set by environment to /opt/tungstenlabs/topo.xml",
-        f"{at} INFO AllReduce: opCount 1f sendbuff 0x7f3c91d2e4a0 recvbuff 0x7f3c91d2e4a0 count 8"
-        " datatype 7 op 0 root 0 comm 0x7f3c91d2e4a0 [nranks=2] stream 0x7f3c91d2e4a0",
-        f"{at} WARN socketStartConnect: Connect to acme-h100-017<41234> failed : Connection refused",
-        "peer 0a:1b:2c:3d:4e:5f GPU-5f0d9c1e-2b3a-4c5d-8e9f-a0b1c2d3e4f5",
-        "loading s3://tungstenlabs/zebrafish-v7/shard-0.tar https://ottilie:8080/falconheart?u=ottilie",
-        'Traceback: File "/home/ottilie/falconheart/train.py", line 3, in zebrafish',
-        "acme-h100-017.tungstenlabs:4712:4712 [1] NCCL INFO comm 0x7f3c91d2e4a0 rank 1",
-        "prefixacme-h100-017 ottilie_falconheart <ottilie> 'falconheart' (tungstenlabs)",
-        "C:\\Users\\ottilie\\zebrafish-v7 \\\\acme-h100-017\\share ~ottilie/x ../falconheart/y",
-    )) + "\n"
+# Names where logs have them, and where only people put them; HERE begins a line of NCCL.
+PLANTED_LOG = r"""
+0: submitted by ottilie@acme-h100-017 as job 8827461 of tungstenlabs
+SLURM_JOB_ID=8827461 USER=ottilie SLURM_JOB_NAME=zebrafish-v7
+HERE INFO Bootstrap : Using eth0:10.77.3.19<0>
+HERE INFO NET/Socket : Using [0]eth0:fd12:3456:789a::17<0>
+HERE INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.77.3.19<41234>
+HERE INFO NCCL_DEBUG_FILE set by environment to /scratch/ottilie/zebrafish-v7/%h.log
+HERE INFO NCCL_TOPO_FILE set by environment to /opt/tungstenlabs/topo.xml
+HERE INFO AllReduce: opCount 1f sendbuff 0x7f3c91d2e4a0 recvbuff 0x7f3c91d2e4a0 count 8
+HERE INFO datatype 7 op 0 root 0 comm 0x7f3c91d2e4a0 [nranks=2] stream 0x7f3c91d2e4a0
+HERE WARN socketStartConnect: Connect to acme-h100-017<41234> failed : Connection refused
+peer 0a:1b:2c:3d:4e:5f GPU-5f0d9c1e-2b3a-4c5d-8e9f-a0b1c2d3e4f5
+loading s3://tungstenlabs/zebrafish-v7/shard-0.tar https://ottilie:8080/falconheart?u=ottilie
+Traceback: File "/home/ottilie/falconheart/train.py", line 3, in zebrafish
+acme-h100-017.tungstenlabs:4712:4712 [1] NCCL INFO comm 0x7f3c91d2e4a0 rank 1
+prefixacme-h100-017 ottilie_falconheart <ottilie> 'falconheart' (tungstenlabs)
+C:\Users\ottilie\zebrafish-v7 \\acme-h100-017\share ~ottilie/x ../falconheart/y
+""".replace("HERE", "acme-h100-017:4711:4711 [0] NCCL")
 
 
 def test_planted_names_are_gone_whatever_they_are_packed_in(tmp_path: Path) -> None:
-    log = planted_log().encode()
+    log = PLANTED_LOG.encode()
     folder = tmp_path / "acme-h100-017" / "ottilie"
     folder.mkdir(parents=True)
     (folder / "zebrafish-v7.log").write_bytes(log)
@@ -176,9 +181,9 @@ def test_planted_names_are_gone_from_documents(tmp_path: Path) -> None:
         '"distributedInfo": {"rank": 0, "world_size": 2, "user": "ottilie", "job": 8827461},\n'
         '"env": {"USER": "ottilie", "PATH": "/home/ottilie/bin:/usr/bin"}, "ottilie": 1,\n'
         '"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "zebrafish-v7", "ts": 1, "dur": 2,\n'
-        '"args": {"Addr": 139943940716224, "note": "ott\\u0069lie", "stack": "falconheart.py(3)"}},\n'
-        '{"ph": "X", "cat": "kernel", "name": "void gemm<float>(int)", "pid": 0, "tid": 7, "ts": 1,\n'
-        '"dur": 3, "args": {"stream": 7, "device": 0, "correlation": 1}}]}\n'
+        '"args": {"Addr": 139943940716224, "note": "ott\\u0069lie", "stack": "falconheart.py"}},\n'
+        '{"ph": "X", "cat": "kernel", "name": "void gemm<float>(int)", "pid": 0, "tid": 7,\n'
+        '"ts": 1, "dur": 3, "args": {"stream": 7, "device": 0, "correlation": 1}}]}\n'
     )
     (tmp_path / "rank0.json").write_text(trace)
     outcome = collscope("sanitize", tmp_path / "rank0.json", tmp_path / "copy.json")
@@ -189,7 +194,7 @@ def test_planted_names_are_gone_from_documents(tmp_path: Path) -> None:
 
 
 def test_one_secret_gives_one_name_and_a_fresh_one_another(tmp_path: Path) -> None:
-    (tmp_path / "a.log").write_text(planted_log())
+    (tmp_path / "a.log").write_text(PLANTED_LOG)
     for name, key in (("1", "s"), ("2", "s"), ("3", "t"), ("4", None), ("5", None)):
         options = [] if key is None else ["--key", key]
         assert collscope("sanitize", tmp_path / "a.log", tmp_path / name, *options).code == 0
@@ -202,7 +207,7 @@ def test_unknown_files_get_no_copy(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "core.4711").write_bytes(bytes(range(256)) * 64)
-    (folder / "a.log").write_text(planted_log())
+    (folder / "a.log").write_text(PLANTED_LOG)
     with closing(sqlite3.connect(folder / "b.sqlite")) as other:
         other.execute("CREATE TABLE ottilie (x)")
     with zipfile.ZipFile(folder / "c.zip", "w") as archive:

@@ -18,11 +18,9 @@ from collscope.sanitize.words import known
 KEY = "a secret of this test"
 SAMPLES = ROOT / "samples"
 JOBS = ("nccl/mixed", "nccl/ddp", "rccl", "traces/default", "traces/ringll", "replay")
-SINGLE = sorted(
-    str(path.relative_to(SAMPLES))
-    for folder in ("recorders", "profiles", "tables", "layers")
-    for path in (SAMPLES / folder).iterdir()
-) + ["nccl/mixed-coll-only.log"]
+FOLDERS = ("recorders", "profiles", "tables", "layers")
+FILES = [path for folder in FOLDERS for path in sorted((SAMPLES / folder).iterdir())]
+SINGLE = [*(str(path.relative_to(SAMPLES)) for path in FILES), "nccl/mixed-coll-only.log"]
 # A reader knows a damaged heading by a word that it lacks there.
 OTHER_RECORDERS = ("replay.*", "synthetic.clog*", "synthetic.*log", "*torchcomms*", "accl*")
 DAMAGED_WORD = "tables/frontier-allreduce.txt"
@@ -90,9 +88,7 @@ def test_report_of_a_store_differs_in_names_alone(
     for run, kind in runs.items():
         # No folder is called as a word of a report is. Of jobs that are one run by accident the
         # report shows the first classes alone, among equals in the order of names.
-        shutil.copytree(
-            samples / kind, f"x{run}", ignore=shutil.ignore_patterns(*OTHER_RECORDERS)
-        )
+        shutil.copytree(samples / kind, f"x{run}", ignore=shutil.ignore_patterns(*OTHER_RECORDERS))
         collscope("ingest", "auto", f"x{run}", "--run", run, "--db", "before/run.db")
     outcome = collscope("sanitize", "before/run.db", "after/run.db", "--key", KEY)
     assert outcome.code == 0, outcome.err
