@@ -33,10 +33,12 @@ all_reduce all_gather reduce_scatter reduce gather scatter broadcast alltoall al
 perf okay hex iter per pct cv skip of place unchecked device experiment unalign inner
 osu bw bibw mbw mr latency allgather allreduce bcast barrier put get xccl Allreduce Allgather
 Alltoall Bcast Bandwidth Bi-Directional Latency Multiple Message Rate Personalized Exchange
-Overall Overlap Messages Tree Ring TREE RING NVLS ANVLS Speedup Non-trainable Trainable combined Before After value
-testing validating measuring TransferBench Transfers Two Single Aggregate Bidirectional
+Overall Overlap Messages Tree Ring TREE RING NVLS ANVLS Speedup Non-trainable Trainable
+combined Before After value testing validating measuring TransferBench Transfers
+Two Single Aggregate Bidirectional
 Unidirectional GPU-executed DMA9 Overhead Baseline Chunk Pickle Sync TFLOPs Nvlink Buffe
-Without ALGO PROTO tested tasks-per-node srun mpirun mpiexec sbatch python bash torchrun params
+Without ALGO PROTO tested tasks-per-node srun mpirun mpiexec
+sbatch python bash torchrun params
 images samples tokens second
 """.split()  # noqa: SIM905
 # Words of the sources that hosts are called by as well.

@@ -109,7 +109,7 @@ class Input:
 
     @property
     def packed_head(self) -> bytes:
-        """The first bytes of the file as it is; reads nothing that is read already.
+        """The first bytes of the file, packed if it is packed; reads nothing twice.
 
         raises  UnreadableError
         """

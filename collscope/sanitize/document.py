@@ -68,9 +68,9 @@ class Document:
             return self._value(key, value.decode("utf-8", "replace")).encode()
         if isinstance(value, str):
             return self._value(key, value)
-        return self._whole(key, value) if type(value) is int else value
+        return self._integer(key, value) if type(value) is int else value
 
-    def _whole(self, key: str, value: int) -> int:
+    def _integer(self, key: str, value: int) -> int:
         self._key = key
         new = int(self._number(str(abs(value))))
         return new if value > 0 else -new

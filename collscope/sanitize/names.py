@@ -39,7 +39,7 @@ class Names:
         self.replaced: dict[str, str] = {}  # names so far
 
     def name(self, name: str) -> str:
-        """Another name: letters as letters, digits as digits, all else as it is."""
+        """Another name: letters as letters, digits as digits, all else unchanged."""
         new = self.replaced.get(name)
         if new is None:
             new = self.replaced[name] = self._name(name)
@@ -70,7 +70,7 @@ class Names:
     def pointer(self, digits: str) -> str:
         """A pointer into a buffer, hexadecimal, moved: what lay 4096 bytes apart still does.
 
-        Readers tell calls in place by the distance of two buffers.
+        Readers find calls in place by the distance of two buffers.
         """
         width = len(digits)
         half = 1 << (4 * width - 1)  # pointers with and without their first bit move toward it

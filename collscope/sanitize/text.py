@@ -39,24 +39,25 @@ class Text:
     """Replaces names in texts; equal names of all texts become equal ones."""
 
     def __init__(self, names: Names, kept: Iterable[str] = ()) -> None:
-        """`kept` are phrases that stay where they stand whole: the kernels' names of a profile."""
+        """`kept` are phrases that stay where all of it stands: the kernels' names of a profile."""
         self.names = names
         self._cache: dict[str, str] = {}
         tokens = [
             f"(?P<{k}>{v})" for k, v in PATTERNS.items() if k not in ("path", "word", "other")
         ]
-        whole = TOKEN.format("|".join(tokens), *(PATTERNS[k] for k in ("path", "word", "other")))
+        pattern = TOKEN.format("|".join(tokens), *(PATTERNS[k] for k in ("path", "word", "other")))
         phrases = sorted(set(kept), key=len, reverse=True)
         if phrases:
             escaped = "|".join(map(re.escape, phrases))
-            whole = rf"(?<!\w)(?P<kept>{escaped})(?!\w)|{whole}"
-        self._tokens = re.compile(whole)
+            pattern = rf"(?<!\w)(?P<kept>{escaped})(?!\w)|{pattern}"
+        self._tokens = re.compile(pattern)
         self._of: dict[str, Callable[[str], str]] = {
             "host": self.host, "url": self._url, "mac": self._digits, "uuid": self._digits,
             "guid": self._digits, "ipv6": self.address, "at": self._at, "ipv4": self.address,
             "buffer": self._buffer, "upper": self._upper, "hex": self._hex,
-            "setting": self._setting, "number_of": self._trailing_number, "identity": self._trailing_number,
-            "path": self.path, "word": self.word, "other": self._other,
+            "setting": self._setting, "number_of": self._trailing_number,
+            "identity": self._trailing_number, "path": self.path, "word": self.word,
+            "other": self._other,
         }  # fmt: skip
 
     def __call__(self, text: str) -> str:
@@ -88,7 +89,7 @@ class Text:
         return self._labels(host)
 
     def word(self, word: str) -> str:
-        """A word, or several joined by dots: as it is where all of it is known."""
+        """A word, or several joined by dots; unchanged where all of it is known."""
         if ADDRESS.fullmatch(word):
             return self.address(word)
         if known(word) or NUMERIC.fullmatch(word):
@@ -113,7 +114,7 @@ class Text:
         return "".join(part if k % 2 else self._part(part) for k, part in enumerate(parts))
 
     def address(self, text: str) -> str:
-        """An address of the internet; what only looks like one as it is."""
+        """An address of the internet; what only looks like one word by word."""
         try:
             ipaddress.ip_address(text)
         except ValueError:

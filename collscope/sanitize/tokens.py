@@ -24,7 +24,7 @@ PATTERNS = {
     "ipv6": rf"{IPV6}(?![\w:])",
     "ipv4": r"\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\w)",
     "buffer": r"(?:sendbuff|recvbuff|acc|addr|base)(?:[ :=]+|[ ]:[ ])0x[0-9a-fA-F]+",
-    # RCCL's recorder tells a split by the lower half of the new communicator's pointer.
+    # RCCL's recorder gives a split as the lower half of the new communicator's pointer.
     "upper": r"(?:new)?comm[ ]:[ ]0x[0-9a-fA-F]{9,16}(?!\w)",
     "hex": r"0x[0-9a-fA-F]+",
     "setting": (

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-# What is numbered in the order of names, among equals; and paths, all words of which are replaced.
+# What is numbered in the order of names, among equals; and paths, whose words are all replaced.
 _PASSED = ("class_id", "comm_id", "parent_id", "source")
 _NUMBERED = re.compile(r'"(?:class|comm|parent)_id": \d+|"source": "[^"]*"|0x[0-9a-f]+')
 _WORDS = re.compile(r"[^\W\d_]{3,}")

@@ -61,6 +61,7 @@ def _unpacked(data: bytes) -> Iterator[bytes]:
     for magic, unpack in _PACKED.items():
         if data.startswith(magic):
             yield from _unpacked(unpack(data))
+            return
     if data.startswith(b"PK"):
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             for member in archive.infolist():
@@ -138,7 +139,7 @@ HERE INFO datatype 7 op 0 root 0 comm 0x7f3c91d2e4a0 [nranks=2] stream 0x7f3c91d
 HERE WARN socketStartConnect: Connect to acme-h100-017<41234> failed : Connection refused
 peer 0a:1b:2c:3d:4e:5f GPU-5f0d9c1e-2b3a-4c5d-8e9f-a0b1c2d3e4f5
 loading s3://tungstenlabs/zebrafish-v7/shard-0.tar https://ottilie:8080/falconheart?u=ottilie
-Traceback: File "/home/ottilie/falconheart/train.py", line 3, in zebrafish
+Traceback: File "/users/ottilie/falconheart/train.py", line 3, in zebrafish
 acme-h100-017.tungstenlabs:4712:4712 [1] NCCL INFO comm 0x7f3c91d2e4a0 rank 1
 prefixacme-h100-017 ottilie_falconheart <ottilie> 'falconheart' (tungstenlabs)
 C:\Users\ottilie\zebrafish-v7 \\acme-h100-017\share ~ottilie/x ../falconheart/y
@@ -159,7 +160,7 @@ def test_planted_names_are_gone_whatever_they_are_packed_in(tmp_path: Path) -> N
         archive.writestr("ottilie/falconheart.log", log)
         archive.writestr("ottilie/a.log.gz", gzip.compress(log))
     with tarfile.open(folder / "a.tar.gz", "w:gz") as archive:
-        about = tarfile.TarInfo("home/ottilie/falconheart.log")
+        about = tarfile.TarInfo("users/ottilie/falconheart.log")
         about.size, about.uname, about.gname = len(log), "ottilie", "tungstenlabs"
         archive.addfile(about, io.BytesIO(log))
     outcome = collscope("sanitize", tmp_path / "acme-h100-017", tmp_path / "copy")
@@ -171,15 +172,15 @@ def test_planted_names_are_gone_whatever_they_are_packed_in(tmp_path: Path) -> N
     # One name for each in all files of a call, and a log as many lines long.
     plain = next((tmp_path / "copy").rglob("*.log")).read_bytes()
     assert plain.count(b"\n") == log.count(b"\n")
-    # Of seven files; the archive of two, and of one within a stream that unpacks as a whole.
-    assert everything.count(plain.lower()) == 9
+    # Five files, two members of the zip, one of the tar.
+    assert list(contents(tmp_path / "copy")).count(plain) == 8
 
 
 def test_planted_names_are_gone_from_documents(tmp_path: Path) -> None:
     trace = (
-        '{"schemaVersion": 1, "hostname": "acme-h100-017", "traceName": "/home/ottilie/t.json",\n'
+        '{"schemaVersion": 1, "hostname": "acme-h100-017", "traceName": "/users/ottilie/t.json",\n'
         '"distributedInfo": {"rank": 0, "world_size": 2, "user": "ottilie", "job": 8827461},\n'
-        '"env": {"USER": "ottilie", "PATH": "/home/ottilie/bin:/usr/bin"}, "ottilie": 1,\n'
+        '"env": {"USER": "ottilie", "PATH": "/users/ottilie/bin:/usr/bin"}, "ottilie": 1,\n'
         '"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "zebrafish-v7", "ts": 1, "dur": 2,\n'
         '"args": {"Addr": 139943940716224, "note": "ott\\u0069lie", "stack": "falconheart.py"}},\n'
         '{"ph": "X", "cat": "kernel", "name": "void gemm<float>(int)", "pid": 0, "tid": 7,\n'
