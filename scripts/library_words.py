@@ -40,6 +40,7 @@ Unidirectional GPU-executed DMA9 Overhead Baseline Chunk Pickle Sync TFLOPs Nvli
 Without ALGO PROTO tested tasks-per-node srun mpirun mpiexec
 sbatch python bash torchrun params
 images samples tokens second
+NVIDIA AMD Intel Instinct Kind Accum Block Dispatch LDS SGPR VGPR Workgroup Agent Queue Scratch Grid
 """.split()  # noqa: SIM905
 # Words of the sources that hosts are called by as well.
 _NOT = {"node9", "host9", "localhost9", "Rome", "server9", "worker9"}

@@ -13,11 +13,13 @@ from collscope.sanitize.names import Names
 from collscope.sanitize.tokens import (
     ADDRESS,
     ENDINGS,
+    HEX,
     HEX_LIKE,
     HOST_POSITION,
     KEPT_SIGNS,
     LABELS,
     LIBRARY_SETTING,
+    LINE_HOST,
     MOST_HEX,
     NUMERIC,
     PATTERNS,
@@ -25,12 +27,13 @@ from collscope.sanitize.tokens import (
     PROGRAM,
     RANK,
     RANKED,
+    SEPARATE,
     STANDARD_FOLDERS,
     TOKEN,
     VALUE,
     WORD,
 )
-from collscope.sanitize.words import known
+from collscope.sanitize.words import begins_word, known
 
 _CACHED = 1 << 18  # tokens
 
@@ -41,18 +44,19 @@ class Text:
     def __init__(self, names: Names, kept: Iterable[str] = ()) -> None:
         """`kept` are phrases that stay where all of it stands: the kernels' names of a profile."""
         self.names = names
+        self._processes: set[tuple[str, str]] = set()
+        self._hosts: set[str] = set()
         self._cache: dict[str, str] = {}
-        tokens = [
-            f"(?P<{k}>{v})" for k, v in PATTERNS.items() if k not in ("path", "word", "other")
-        ]
-        pattern = TOKEN.format("|".join(tokens), *(PATTERNS[k] for k in ("path", "word", "other")))
+        tokens = "|".join(f"(?P<{k}>{v})" for k, v in PATTERNS.items() if k not in SEPARATE)
+        host, *others = (PATTERNS[kind] for kind in SEPARATE)
+        pattern = TOKEN.format(host, tokens, *others)
         phrases = sorted(set(kept), key=len, reverse=True)
         if phrases:
             escaped = "|".join(map(re.escape, phrases))
             pattern = rf"(?<!\w)(?P<kept>{escaped})(?!\w)|{pattern}"
         self._tokens = re.compile(pattern)
         self._of: dict[str, Callable[[str], str]] = {
-            "host": self.host, "url": self._url, "mac": self._digits, "uuid": self._digits,
+            "host": self._host_behind, "url": self._url, "mac": self._digits, "uuid": self._digits,
             "guid": self._digits, "ipv6": self.address, "at": self._at, "ipv4": self.address,
             "buffer": self._buffer, "upper": self._upper, "hex": self._hex,
             "setting": self._setting, "number_of": self._trailing_number,
@@ -65,7 +69,12 @@ class Text:
         return self._tokens.sub(self._replaced, text)
 
     def line(self, text: str) -> str:
-        """A line, or several, of a log or a table."""
+        """Lines of a log or a table, in whose middle another line may begin."""
+        new = set(LINE_HOST.findall(text)) - self._processes
+        if new:
+            self._processes |= new
+            self._hosts = {host for host, pid in self._processes if not self._runs_on(host, pid)}
+            self._cache.clear()
         text = HOST_POSITION.sub(lambda found: found[1] + "\0" + found[2] + "\0", text)
         if "\0" not in text:
             return self(text)
@@ -88,14 +97,31 @@ class Text:
             return self.address(host)
         return self._labels(host)
 
+    def _runs_on(self, host: str, pid: str) -> bool:
+        """Whether what a line begins with is the end of another one, and a process's host."""
+        return any((host[at:], pid) in self._processes for at in range(1, len(host)))
+
+    def _host_behind(self, text: str) -> str:
+        """A host that another line may have run into: INFnode-1."""
+        begin = self._begin_of_host(text) or 0
+        cut = text[:begin]
+        return (cut if begins_word(cut) else self(cut)) + self.host(text[begin:])
+
+    def _begin_of_host(self, text: str) -> int | None:
+        return next((at for at in range(len(text)) if text[at:] in self._hosts), None)
+
     def word(self, word: str) -> str:
         """A word, or several joined by dots; unchanged where all of it is known."""
         if ADDRESS.fullmatch(word):
             return self.address(word)
         if known(word) or NUMERIC.fullmatch(word):
             return word
-        if HEX_LIKE.fullmatch(word):
-            return self.names.hexadecimal(word)
+        if self._begin_of_host(word):
+            return self._host_behind(word)
+        return self.names.hexadecimal(word) if HEX_LIKE.fullmatch(word) else self._compound(word)
+
+    def _compound(self, word: str) -> str:
+        """A word that is not known, or several joined by signs."""
         labels = re.split(r"([.@+])", word)
         if all(_stays(label) for label in labels[::2]):
             return word
@@ -131,7 +157,7 @@ class Text:
         return self.names.number(digits)
 
     def _part(self, part: str) -> str:
-        if PROGRAM.fullmatch(part) and _stays(part):
+        if PROGRAM.fullmatch(part.removesuffix(".sh")) and _stays(part.removesuffix(".sh")):
             return part
         if part in STANDARD_FOLDERS or part in ("", "~", ".", "..") or part.endswith(":"):
             return part
@@ -157,7 +183,7 @@ class Text:
             return label
         if label.isdecimal():
             return self.names.number(label)
-        if label[:2] == "0x":
+        if HEX.fullmatch(label):
             return self._hex(label)
         if HEX_LIKE.fullmatch(label):
             return self.names.hexadecimal(label)

@@ -12,6 +12,10 @@ PATTERNS = {
     "colour": r"\x1b\[[0-9;?]*[A-Za-z]",
     "date": r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?(?!\w)",
     # Behind these words a number may be all letters.
+    "version": (
+        r"(?i:version)[ :=]+\d+(?:\.\d+)+"
+        r"(?:[-+.:](?:[0-9a-f]+|cuda[\d.]+|HEAD|develop|master|main|release))*(?![\w])"
+    ),
     "plain": r"(?:[oO]pCount|bus[iI]d)[ :=]+[0-9a-fA-F]+(?!\w)|\d+\[[0-9a-fA-F]{1,8}\](?!\w)",
     # host:pid:tid [device], with which NCCL's lines begin.
     "host": r"(?=[\w.-]*[^\W\d])[\w.-]+(?=:\d+:\d+(?:[ ]|$))",
@@ -43,7 +47,12 @@ PATTERNS = {
     "other": r"[^\x00-\x7f]",
 }
 # Not in the middle of a word or an address; a host may follow the end of a torn line.
-TOKEN = "(?<![\\w:.])(?:{})|(?<![\\w.)\\]])(?P<path>{})|(?P<word>{})|(?P<other>{})"
+SEPARATE = ("host", "path", "word", "other")
+TOKEN = (
+    r"(?<![\w.-])(?P<host>{})|(?<![\w:.])(?:{})|(?<![\w.)\]])(?P<path>{})|(?P<word>{})"
+    r"|(?P<other>{})"
+)
+LINE_HOST = re.compile(r"(?m)^([\w.-]+):(\d+):\d+ \[")
 HOST_POSITION = re.compile(r"(?<=\bon)(\s+)([\w.-]+)(?=\s+device\b)")  # nccl-tests
 KEPT_SIGNS = set("（）：；，。、？～µ×·–—…→←↔≤≥±°²³§“”„’‘│─┌┐└┘├┤┬┴┼║═╔╗╚╝╠╣╦╩╬▏▎▍▌▋▊▉█")
 STANDARD_FOLDERS = {
@@ -59,7 +68,7 @@ ENDINGS = {
 }  # fmt: skip
 # Programs by whose name readers know what was measured, and the libraries.
 PROGRAM = re.compile(
-    r"[a-z_]+_perf|osu_[a-z_]+|nvbandwidth|rccl_replayer|TransferBench|(?:lib)?[nr]ccl[\w.-]*"
+    r"[a-z_]+_perf|osu_[a-z_]+|nvbandwidth|run_nccl_tests|rccl_replayer|TransferBench|(?:lib)?[nr]ccl[\w.-]*"
 )
 # The number of a rank in the name of a file, by which readers know its trace.
 RANK = re.compile(rf"(?i:rank|worker|dump|pid)[._-]?\d{{1,6}}(?!\d)|v?\d{{1,{MOST_DIGITS}}}")
@@ -70,6 +79,7 @@ RANKED = re.compile(
 )
 PROFILED = re.compile(r"(ncclprof-)(.+)(-\d+)")  # ncclprof-HOST-PID.txt
 LABELS = re.compile(r"([.@+_]+)")
+HEX = re.compile(r"0x[0-9a-fA-F]+")
 HEX_LIKE = re.compile(r"(?=[a-f]*\d)[0-9a-f]{7,}|(?=[A-F]*\d)[0-9A-F]{7,}")
 ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 WORD = re.compile(r"\w+")

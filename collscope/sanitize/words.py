@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from functools import cache, lru_cache
 from importlib.resources import files
 
@@ -43,6 +44,22 @@ def known(word: str) -> bool:
         or _is_identifier(word)
         or (word[0].isdecimal() and word.lstrip("0123456789") in _words())
     )
+
+
+def begins_word(text: str) -> bool:
+    """Whether a word that stays begins so.
+
+    >>> begins_word("opCou"), begins_word("ott")
+    (True, False)
+    """
+    words = _in_order()
+    at = bisect_left(words, text)
+    return at < len(words) and words[at].startswith(text)
+
+
+@cache
+def _in_order() -> tuple[str, ...]:
+    return tuple(sorted(_words()))
 
 
 def _is_identifier(word: str) -> bool:

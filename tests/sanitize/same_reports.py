@@ -9,6 +9,7 @@ from collections.abc import Iterator
 # What is numbered in the order of names, among equals; and paths, whose words are all replaced.
 _PASSED = ("class_id", "comm_id", "parent_id", "source")
 _NUMBERED = re.compile(r'"(?:class|comm|parent)_id": \d+|"source": "[^"]*"|0x[0-9a-f]+')
+_HEXADECIMAL = re.compile(r"0x[0-9a-f]+|\b(?=[a-f]*\d)[0-9a-f]{5,}\b")
 _WORDS = re.compile(r"[^\W\d_]{3,}")
 
 
@@ -46,17 +47,21 @@ def _pairs(a: object, b: object, at: str) -> Iterator[tuple[str, object, object]
         yield at, a, b
 
 
+def _words(text: str) -> list[str]:
+    return _WORDS.findall(_HEXADECIMAL.sub("", text))
+
+
 def _nameless(value: object) -> str:
     return _WORDS.sub("", _NUMBERED.sub("", json.dumps(value)))
 
 
 def _alike(a: object, b: object) -> bool:
     if isinstance(a, str) and isinstance(b, str):
-        return len(_WORDS.findall(a)) == len(_WORDS.findall(b)) or a[:2] == b[:2] == "0x"
+        return len(_words(a)) == len(_words(b))
     return a == b
 
 
 def _parts(a: str, b: str) -> Iterator[tuple[str, str]]:
-    words, others = _WORDS.findall(a), _WORDS.findall(b)
+    words, others = _words(a), _words(b)
     if len(words) == len(others):
         yield from zip(words, others, strict=True)

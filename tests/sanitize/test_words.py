@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import runpy
 
 from inputs import ROOT
@@ -30,7 +31,7 @@ def test_different_names_stay_different() -> None:
     assert not [a for a, b in zip(hosts, made, strict=True) if a == b]
     pointers = [f"{0x7F3C91D2E4A0 + 4096 * k:x}" for k in range(1000)]
     moved = [int(names.pointer(p), 16) for p in pointers]
-    assert {b - a for a, b in zip(moved, moved[1:], strict=False)} == {4096}
+    assert {b - a for a, b in itertools.pairwise(moved)} == {4096}
     numbers = [names.number(str(10**12 + k)) for k in range(1000)]
     assert len(set(numbers)) == 1000
     assert {len(n) for n in numbers} == {13}
