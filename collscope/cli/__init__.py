@@ -99,6 +99,11 @@ COMMANDS = (
         "Make one store of several, and match its runs again.",
     ),
     Deferred(
+        "sanitize",
+        "sanitize:sanitize",
+        "Copy logs, traces, recordings or a store under other names, to share.",
+    ),
+    Deferred(
         "sql",
         "report:sql",
         "Query the store in SQL (read-only), or list its views.",

@@ -108,6 +108,14 @@ class Input:
         return self._read_bytes
 
     @property
+    def packed_head(self) -> bytes:
+        """The first bytes of the file, packed if it is packed; reads nothing twice.
+
+        raises  UnreadableError
+        """
+        return self._block(0)[:512]
+
+    @property
     def sha256(self) -> str:
         """Hash of the file as it is; reads to its end what is not read yet.
 

@@ -51,23 +51,23 @@ def merge_stores(stores: Sequence[Path], target: Path, *, rename: bool = False) 
             store, or cannot be read or written
     """
     _check(stores, target)
-    with explained(target), _scratch(target) as folder:
+    with explained(target), scratch_beside(target) as folder:
         made = folder / "merged.db"
         with closing(open_store(made)) as connection:
             copied: list[Copied] = []
             for store in stores:
                 taken = {run for one in copied for run in one.runs}
-                with _given(store, folder) as given, transaction(connection, made):
+                with opened_as_current(store, folder) as given, transaction(connection, made):
                     copied.append(copy_sources(given, connection, _names(store, taken, rename)))
             runs = tuple(dict.fromkeys(run for one in copied for run in one.runs))
             matched = tuple((run, tuple(match_stored(connection, made, run))) for run in runs)
             connection.execute("PRAGMA journal_mode = DELETE")  # all of it in the one file
-        _publish(made, target)
+        publish(made, target)
     return Merged(tuple(copied), runs, matched)
 
 
 @contextmanager
-def _scratch(target: Path) -> Iterator[Path]:
+def scratch_beside(target: Path) -> Iterator[Path]:
     """A folder beside the target.
 
     raises  InputError when none can be made there
@@ -91,7 +91,7 @@ def _check(stores: Sequence[Path], target: Path) -> None:
         seen.add(store.resolve())
 
 
-def _publish(made: Path, target: Path) -> None:
+def publish(made: Path, target: Path) -> None:
     """Give a finished store its name, if nobody else took it meanwhile.
 
     raises  UsageError
@@ -105,8 +105,8 @@ def _publish(made: Path, target: Path) -> None:
 
 
 @contextmanager
-def _given(store: Path, scratch: Path) -> Iterator[sqlite3.Connection]:
-    """A store at one moment; one of an earlier release as a migrated copy."""
+def opened_as_current(store: Path, scratch: Path) -> Iterator[sqlite3.Connection]:
+    """A store at one moment; one of an earlier release as a migrated copy in `scratch`."""
     with explained(store):
         path = _migrated(store, scratch)
         with closing(open_readonly(path)) as connection, snapshot(connection, path):

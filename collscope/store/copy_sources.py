@@ -57,6 +57,14 @@ WHERE period_of IS NULL GROUP BY r.run_id ORDER BY MIN(source_id)
 """
 
 
+# What becomes of a value, by its table and its column.
+Change = Callable[[str, str, object], object]
+
+
+def _same(_table: str, _column: str, value: object) -> object:
+    return value
+
+
 class Copied(msgspec.Struct, frozen=True):
     """What came of a store's sources."""
 
@@ -66,7 +74,10 @@ class Copied(msgspec.Struct, frozen=True):
 
 
 def copy_sources(
-    given: sqlite3.Connection, target: sqlite3.Connection, rename: Callable[[str], str]
+    given: sqlite3.Connection,
+    target: sqlite3.Connection,
+    rename: Callable[[str], str],
+    change: Change = _same,
 ) -> Copied:
     """Put every source of a store into another one, in the transaction that is open there.
 
@@ -74,13 +85,14 @@ def copy_sources(
     marked as not matched.
 
     rename  label of a run in the target, by its label in the given store
+    change  other values than those of the given store
     """
     keys: dict[str, tuple[str, int]] = {}
     for label, steps in given.execute(_RUNS):
         keys[label] = rename(label), run_id(target, rename(label))
         query = "UPDATE _run SET steps = COALESCE(steps, ?) WHERE run_id = ?"
         target.execute(query, (steps, keys[label][1]))
-    copier = _Copier(given, target)
+    copier = _Copier(given, target, change)
     known = 0
     for source, label, sha256 in given.execute(_SOURCES):
         run, key = keys[label]
@@ -98,8 +110,10 @@ def copy_sources(
 class _Copier:
     """Rows of one store on their way into another, their keys changed."""
 
-    def __init__(self, given: sqlite3.Connection, target: sqlite3.Connection) -> None:
-        self._given, self._target = given, target
+    def __init__(
+        self, given: sqlite3.Connection, target: sqlite3.Connection, change: Change
+    ) -> None:
+        self._given, self._target, self._changed = given, target, change
         self.sources: dict[int, int] = {}  # key in the target, by the key here
         self.runs: dict[int, int] = {}  # key of the run in the target, by the source's key here
         self._names = _copy_names(given, target)
@@ -128,7 +142,10 @@ class _Copier:
     def _insert(self, table: str, columns: list[str], rows: Iterable[list[object]]) -> None:
         marks = ", ".join("?" * len(columns))
         query = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
-        self._target.executemany(query, rows)
+        changed = (
+            [self._changed(table, c, v) for c, v in zip(columns, row, strict=True)] for row in rows
+        )
+        self._target.executemany(query, rows if self._changed is _same else changed)
 
     def _rows(self, table: str, columns: list[str]) -> Iterator[list[object]]:
         keys, own = _KEYS[table], _OWN.get(table)

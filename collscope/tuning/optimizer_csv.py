@@ -69,10 +69,10 @@ def render(rows: Iterable[OptimizerRow]) -> str:
                 f"measurement of {row.op.value} with {row.algorithm}/{row.protocol}: unknown to "
                 "tuner plugins. Leave it out."
             )
-        whole = (row.channels, row.nnodes, row.nranks, row.pipe_ops, row.registered)
+        key = (row.channels, row.nnodes, row.nranks, row.pipe_ops, row.registered)
         values = (
             COLLECTIVE_OF[row.op], row.size_bytes, row.algorithm, row.protocol,
-            *(-1 if value is None else int(value) for value in whole),
+            *(-1 if value is None else int(value) for value in key),
             f"{row.time_us:.9g}", f"{row.busbw_gbps:.9g}", f"{row.time_us:.9g}",
         )  # fmt: skip
         lines.append(",".join(str(value) for value in values))

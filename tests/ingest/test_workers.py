@@ -156,6 +156,41 @@ def test_workers_of_dask(tmp_path: Path, mixed: list[Path], cluster: str) -> Non
     assert view_rows(tmp_path / "dask.db") == views
 
 
+def test_a_worker_of_dask_that_is_killed_costs_nothing(
+    samples: Path, tmp_path: Path, cluster: str
+) -> None:
+    logs = sorted((samples / "nccl" / "mixed").glob("*.log"))
+    traces = sorted((samples / "traces" / "default").iterdir())
+    files = [str(path) for path in (*logs, *traces)]
+    one = collscope("ingest", "auto", *files, "--db", tmp_path / "one.db", "--jobs", "1")
+    assert one.code == 0
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(cluster) as client, workers(None, cluster, launched=False) as found:
+        assert found is not None
+        processes = list(client.run(os.getpid).values())
+
+        class Killing(Workers):
+            """One of the workers is killed, by -9, once all of them have files to read."""
+
+            submitted = 0
+
+            def submit(self, *given: object) -> Future[parts.Part]:
+                future = super().submit(*given)
+                self.submitted += 1
+                if self.submitted == len(processes):
+                    os.kill(processes[0], signal.SIGKILL)
+                return future
+
+        killing = Killing(found._make, found.width, lasting=True)
+        results = commands.ingest_auto(
+            files, tmp_path / "dask.db", "main", Reading(workers=killing)
+        )
+        killing.close()
+        assert killing.submitted >= len(files)
+    assert [r.status for r in results if r.status != "matched"] == ["added"] * len(files)
+    assert view_rows(tmp_path / "dask.db") == view_rows(tmp_path / "one.db")
+
+
 def test_jobs_and_dask_exclude_each_other(tmp_path: Path) -> None:
     done = collscope("ingest", "log", ".", "--jobs", "2", "--dask", "tcp://nowhere:1")
     assert (done.code, "Name one of them" in done.err) == (2, True)

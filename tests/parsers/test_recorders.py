@@ -12,13 +12,13 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from collscope._picklejson import convert
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import ROOT
 from readers import parse_recording, reader_of, sniff
 from recorder_builder import TIME_MS, TYPES, record, recording
 
+from collscope._picklejson import convert
 from collscope.model import Datatype, Op, Severity
 from collscope.model.trace import RecordedCalls
 from collscope.parsers import registry

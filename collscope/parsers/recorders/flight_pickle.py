@@ -79,8 +79,7 @@ def parse(data: bytes, name: str) -> RecordedCalls:
         return recording(*found, name, "flight_pickle", notes)
     dump: object = None
     try:
-        check_plain(data)
-        dump = _PlainUnpickler(io.BytesIO(data)).load()
+        dump = load_plain(data)
     except _Refused as refused:
         message = (
             "The pickle contains classes or references, which a flight recorder's dump never"
@@ -92,6 +91,15 @@ def parse(data: bytes, name: str) -> RecordedCalls:
         message = "The pickle is cut or damaged: nothing could be kept."
         notes.add(Severity.DATA_LOSS, "torn_dump", message, 1, type(error).__name__)
     return from_dump(dump, name, "flight_pickle", notes)
+
+
+def load_plain(data: bytes) -> object:
+    """Plain values of a pickle.
+
+    raises  pickle.UnpicklingError when it asks for more; anything when it is damaged
+    """
+    check_plain(data)
+    return _PlainUnpickler(io.BytesIO(data)).load()
 
 
 def check_plain(data: bytes) -> None:

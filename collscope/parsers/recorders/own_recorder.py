@@ -12,7 +12,7 @@ import zlib
 from collections import defaultdict
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -43,6 +43,9 @@ _CALL_BODY = struct.Struct("<8Qi6BHI")
 _SPAN = struct.Struct("<5Q")
 _COST_BODY = struct.Struct("<8Q")
 _ID = struct.Struct("<Q")
+# Where in a body numbers stand that name something: the process and its boot, the communicator, the
+# stream and the buffers.
+_NUMBERS = {_FILE: (24,), _COMM: (0,), _API: (32,), _CALL: (40, 48)}
 _LEAST = {_FILE: 48, _COMM: 32, _API: 56, _CALL: 80, _KERNEL: 40, _COST: 64}
 
 # Where a record may begin: the size of each kind with its header, of texts up to their limit.
@@ -86,7 +89,7 @@ _UNLAUNCHED_TEXT = "Calls of the application that the library had not launched w
 _NONE_TEXT = "The recording holds no collectives."
 
 
-class _Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True):
     """A record that its check proves."""
 
     kind: int
@@ -150,6 +153,11 @@ def sniff(head: bytes) -> bool:
     return head.startswith(MAGIC)
 
 
+def is_current(data: bytes) -> bool:
+    """Whether a recording is of the format that is read here."""
+    return data[len(MAGIC) : len(MAGIC) + 1] == bytes([_VERSION])
+
+
 def parse(data: bytes, _name: str) -> RecordedCalls:
     """Calls of one process, in the order in which the library launched them, groups as made.
 
@@ -158,7 +166,7 @@ def parse(data: bytes, _name: str) -> RecordedCalls:
     """
     notes = Notes()
     reader = _Reader(notes)
-    if data[len(MAGIC) : len(MAGIC) + 1] == bytes([_VERSION]):
+    if is_current(data):
         for record in _records(data, notes):
             reader.read(record)
     elif len(data) > len(MAGIC):
@@ -176,8 +184,17 @@ def cost_of(data: bytes) -> RecorderCost | None:
     return reader.cost
 
 
-def _records(data: bytes, notes: Notes) -> Iterator[_Record]:
+def _records(data: bytes, notes: Notes) -> Iterator[Record]:
     """Records of a file; after damage from the next on that its check proves."""
+    for found in records_and_gaps(data):
+        if isinstance(found, int):
+            notes.add(Severity.DATA_LOSS, "torn_record", _TORN_TEXT, None, count=found)
+        else:
+            yield found
+
+
+def records_and_gaps(data: bytes) -> Iterator[Record | int]:
+    """Records of a file in turn, and how many bytes between them are none."""
     place = len(MAGIC) + 1
     while place < len(data):
         found = _record(data, place)
@@ -189,15 +206,59 @@ def _records(data: bytes, notes: Notes) -> Iterator[_Record]:
                     break
             else:
                 place = len(data)
-            lost = place - begun
-            notes.add(Severity.DATA_LOSS, "torn_record", _TORN_TEXT, None, count=lost)
+            yield place - begun
         if found is not None:
             record, size = found
             yield record
             place += size
 
 
-def _record(data: bytes, place: int) -> tuple[_Record, int] | None:
+class Renamed(Protocol):
+    """What names of a recording become."""
+
+    def host(self, host: str, /) -> str:
+        """The host."""
+
+    def text(self, text: str, /) -> str:
+        """Any other text."""
+
+    def hash(self, value: int, /) -> int:
+        """A communicator, a stream, or the process's token."""
+
+    def buffer(self, value: int, /) -> int:
+        """The address of a buffer."""
+
+
+def with_other_names(data: bytes, renamed: Renamed) -> bytes:
+    """The same recording with other names; bytes that are no record are zero then."""
+    parts = [data[: len(MAGIC) + 1]]
+    for found in records_and_gaps(data):
+        if isinstance(found, int):
+            parts.append(bytes(found))
+            continue
+        body = found.body
+        fixed = {_FILE: _FILE_BODY.size, _NAME: 0, _COMM: _COMM_BODY.size}.get(found.kind)
+        if fixed is not None:
+            first, *others = _texts(body[fixed:])
+            new = [renamed.host(first) if found.kind == _FILE else renamed.text(first)]
+            texts = [one.encode() for one in (*new, *map(renamed.text, others))]
+            body = body[:fixed] + b"\0".join(texts)
+        for at in _NUMBERS.get(found.kind, ()):
+            value = int.from_bytes(body[at : at + 8], "little")
+            other = renamed.buffer(value) if found.kind == _CALL else renamed.hash(value)
+            body = body[:at] + other.to_bytes(8, "little") + body[at + 8 :]
+        parts.append(_packed(found, body + bytes(-len(body) % 8)))
+    return b"".join(parts)
+
+
+def _packed(record: Record, body: bytes) -> bytes:
+    """A record with another body."""
+    size = _HEADER.size + len(body)
+    head = _HEADER.pack(0, size, record.kind, record.small, record.ordinal, record.comm)[4:]
+    return zlib.crc32(head + body).to_bytes(4, "little") + head + body
+
+
+def _record(data: bytes, place: int) -> tuple[Record, int] | None:
     """The record at a place and its size; None where none is whole."""
     if place + _HEADER.size > len(data):
         return None
@@ -207,7 +268,7 @@ def _record(data: bytes, place: int) -> tuple[_Record, int] | None:
     if zlib.crc32(data[place + 4 : place + size]) != check:
         return None
     body = data[place + _HEADER.size : place + size]
-    return _Record(kind, small, ordinal, comm, body), size
+    return Record(kind, small, ordinal, comm, body), size
 
 
 def _texts(body: bytes) -> list[str]:
@@ -226,7 +287,7 @@ class _Reader:
         self._comms: dict[int, _Comm] = {}
         self._apis: dict[int, _Api] = {}
         self._launched: set[int] = set()
-        self._calls: dict[int, tuple[_Record, tuple[int, ...]]] = {}
+        self._calls: dict[int, tuple[Record, tuple[int, ...]]] = {}
         # By call, channel and start: of one that lasts, the last record tells the end.
         self._kernels: dict[int, dict[tuple[int, int], int]] = defaultdict(dict)
         self._clock = GpuClock()
@@ -237,7 +298,7 @@ class _Reader:
         self._gaps = 0
         self._end: int | None = None
 
-    def read(self, record: _Record) -> None:
+    def read(self, record: Record) -> None:
         """Take one record."""
         if self._next is not None and record.ordinal > self._next:
             self._gaps += record.ordinal - self._next
@@ -314,7 +375,7 @@ class _Reader:
         alone = len(set(groups)) == len(groups)
         return int(process.rank) if process and alone and process.rank.isdecimal() else None
 
-    def _begin(self, record: _Record) -> None:
+    def _begin(self, record: Record) -> None:
         body = record.body
         real, monotonic, pid, token, segment, version, size, hip = _FILE_BODY.unpack_from(body)
         host, level, _, rank, *_ = [*_texts(body[_FILE_BODY.size :]), "", "", "", ""]
@@ -324,7 +385,7 @@ class _Reader:
             level, rank[:9],
         )  # fmt: skip
 
-    def _take_span(self, record: _Record) -> None:
+    def _take_span(self, record: Record) -> None:
         call, start, stop, _, host_stop = _SPAN.unpack_from(record.body)
         self._kernels[call][record.small, start] = stop
         if stop:
@@ -382,7 +443,7 @@ class _Reader:
             return None
         return whole(process.real_ns + monotonic_ns - process.monotonic_ns)
 
-    def _call(self, record: _Record, fields: tuple[int, ...], comm: _Comm) -> RecordedCall:
+    def _call(self, record: Record, fields: tuple[int, ...], comm: _Comm) -> RecordedCall:
         id_, api_id, at, seq, count, send, recv, _, root, *names = fields
         func, datatype, algorithm, protocol, channels = names[:5]
         name, type_name = self._name(func), self._name(datatype)
@@ -587,7 +648,7 @@ class GrowingRecording(_Reader):
             newer=self._newer,
         )
 
-    def _next_whole(self, data: bytes, place: int) -> tuple[_Record, int] | None:
+    def _next_whole(self, data: bytes, place: int) -> tuple[Record, int] | None:
         """The next record that its check proves, and the place behind it."""
         found = _record(data, place)
         if found is None and not _is_cut(data, place):

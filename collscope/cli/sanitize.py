@@ -1,0 +1,34 @@
+"""`collscope sanitize`: a copy that can be shared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from collscope.cli.options import tell, write
+
+
+def sanitize(
+    source: Annotated[
+        Path, typer.Argument(metavar="IN", help="A file, an archive, a store, or a folder.")
+    ],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="The copy: a new file or folder.")],
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="SECRET", help="Same secret, same names; else a fresh one."),
+    ] = None,
+) -> None:
+    """Copy logs, traces, recordings or a store under other names, to share.
+
+    Hosts, users, paths, pointers, addresses and other names become others of the same shape. What
+    is not known well enough gets no copy.
+    """
+    from collscope.sanitize.copies import sanitize as copy
+    from collscope.units import count
+
+    found = copy(source, target, key)
+    write(f"{target}: {count(found.files, 'file')}, {count(found.names, 'name')} replaced", None)
+    for refused in found.refused:
+        tell(f"{refused.path}: no copy: {refused.reason}")
