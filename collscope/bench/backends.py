@@ -63,7 +63,7 @@ WHERE k.run = ? AND c.op = 'AllReduce' GROUP BY 1, 2, 3, 4, 6
 
 
 class BackendsRequest(msgspec.Struct, frozen=True):
-    """What to measure, as the command line says it; None leaves a choice to the program."""
+    """What to measure, as the command line has it; None leaves a choice to the program."""
 
     nranks: int | None = None
     sizes: str | None = None  # None: those of the run

@@ -66,7 +66,7 @@ SHARED = ", shared by ranks"  # behind the name of a GPU that several ranks shar
 
 
 class RefusedError(Exception):
-    """A backend that cannot do this here; the text says why."""
+    """A backend that cannot do this here; the text is the reason."""
 
 
 class Point(NamedTuple):
@@ -527,7 +527,7 @@ def in_step(job: Job, do: Callable[[], Any]) -> Any:  # noqa: ANN401
 
 
 def one_line(error: BaseException) -> str:
-    """The first line of an error that says something."""
+    """The first line of an error that has a text."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
     # NCCL's own words stand behind torch's: "Last error:", then the reason.

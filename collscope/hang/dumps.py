@@ -35,7 +35,7 @@ def read_dump(file: Input) -> RecordedCalls | None:
 
 
 class Dump(msgspec.Struct, frozen=True):
-    """What one dump says of its rank."""
+    """What one dump shows of its rank."""
 
     path: str
     of: RankEvidence

@@ -33,7 +33,7 @@ class Names:
     """Replacements under one secret."""
 
     def __init__(self, key: bytes, taken: Callable[[str], bool] = lambda _: False) -> None:
-        """`taken` says of a word that it must not stand for a name, as a reader would act on it."""
+        """`taken` is true of a word that must not stand for a name, as a reader would act on it."""
         self._key = hashlib.blake2b(key, digest_size=_KEY_BYTES).digest()
         self._taken = taken
         self.replaced: dict[str, str] = {}  # names so far

@@ -106,6 +106,7 @@ class _Change:
             recorded,
             calls=calls,
             host=self._host(recorded.host),
+            process=self._optional(recorded.process),
             groups=tuple((self._text(group), ranks) for group, ranks in recorded.groups),
             status=tuple(replace(one, group=self._text(one.group)) for one in recorded.status),
         )

@@ -153,7 +153,7 @@ class Text:
         return f"{self.word(interface)}:{self.address(address)}"
 
     def number(self, digits: str) -> str:
-        """A number that says who or where."""
+        """A number that identifies a person or a place."""
         return self.names.number(digits)
 
     def _part(self, part: str) -> str:

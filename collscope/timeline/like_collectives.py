@@ -156,8 +156,8 @@ def _follows_another(rows: Rows, name: int, names: list[int]) -> bool:
     """
     order = np.lexsort((rows.start, rows.stream))
     before, own = order[:-1], order[1:]
-    mine = (rows.name[own] == name) & (rows.entry[own] < 0)
+    named = (rows.name[own] == name) & (rows.entry[own] < 0)
     within = (rows.stream[before] == rows.stream[own]) & (rows.start[own] < rows.end[before])
     others = [other for other in names if other != name]
     waited = (rows.entry[before] >= 0) | np.isin(rows.name[before], others)
-    return bool(2 * (mine & within & waited).sum() > mine.sum())
+    return bool(2 * (named & within & waited).sum() > named.sum())

@@ -258,9 +258,9 @@ class Watch:
     def _ceiling(self, group: str, key: CollectiveClass, watched: _Class) -> float | None:
         if self._roofs is None or key.size_bytes is None or key.nranks is None:
             return None
-        mine = [process for (name, _), process in self._process_of.items() if name == group]
-        hosts = {self._processes[process].host for process in mine}
-        known = len(mine) == key.nranks and None not in hosts
+        there = [process for (name, _), process in self._process_of.items() if name == group]
+        hosts = {self._processes[process].host for process in there}
+        known = len(there) == key.nranks and None not in hosts
         work = Workload(
             key.op, key.size_bytes, key.nranks, len(hosts) if known else 1, watched.algorithm
         )
