@@ -101,7 +101,7 @@ COMMANDS = (
     Deferred(
         "sanitize",
         "sanitize:sanitize",
-        "Copy logs, traces, recordings or a store under other names, to share.",
+        "Copy logs, traces or a store without names, to share.",
     ),
     Deferred(
         "sql",

@@ -20,7 +20,7 @@ def sanitize(
         typer.Option("--key", metavar="SECRET", help="Same secret, same names; else a fresh one."),
     ] = None,
 ) -> None:
-    """Copy logs, traces or a store without their names, to share.
+    """Copy logs, traces or a store without names, to share.
 
     Hosts, users, paths, pointers, addresses and other names become others of the same shape. What
     is not known well enough gets no copy.
