@@ -23,7 +23,8 @@ void check(std::string_view input, std::size_t) {
     if (!text) {
         return;
     }
-    if (text->size() > input.size() * (picklejson::most_times + 8) + picklejson::most_beside + 1024) {
+    if (text->size() >
+        input.size() * (picklejson::most_times + 8) + picklejson::most_beside + 1024) {
         fail("a text above the limit", input);
     }
     int depth = 0;

@@ -245,16 +245,17 @@ private:
             if (moved_ > pickle_.size() * most_times) {
                 return false;
             }
-            const std::vector<Index> own(items_.begin() + static_cast<std::ptrdiff_t>(into.begin),
-                                         items_.begin() +
-                                             static_cast<std::ptrdiff_t>(into.begin + into.size));
+            const std::vector<Index> own(
+                items_.begin() + static_cast<std::ptrdiff_t>(into.begin),
+                items_.begin() + static_cast<std::ptrdiff_t>(into.begin + into.size));
             into.begin = items_.size();
             items_.insert(items_.end(), own.begin(), own.end());
         }
         if (into.size == 0) {
             into.begin = items_.size();
         }
-        items_.insert(items_.end(), stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
+        items_.insert(items_.end(), stack_.end() - static_cast<std::ptrdiff_t>(count),
+                      stack_.end());
         into.size += count;
         stack_.resize(first);
         return true;
@@ -275,7 +276,8 @@ private:
         }
         Value made{Kind::list, items_.size(), count};
         made.whole = 1;  // it takes no further items
-        items_.insert(items_.end(), stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
+        items_.insert(items_.end(), stack_.end() - static_cast<std::ptrdiff_t>(count),
+                      stack_.end());
         stack_.resize(stack_.size() - count);
         return push(made);
     }
