@@ -264,11 +264,11 @@ class _Joiner:
         for (nranks, digest), group in alike.items():
             if nranks is None or nranks < 2 or len(group) % nranks or digest == _NO_CALLS:
                 continue
-            group = sorted(group, key=lambda i: self.handles[i].first_line)
-            jobs = [group[at : at + nranks] for at in range(0, len(group), nranks)]
+            rows = sorted(group, key=lambda i: self.handles[i].first_line)
+            jobs = [rows[at : at + nranks] for at in range(0, len(rows), nranks)]
             processes = [Counter(self.handles[i].process for i in job) for job in jobs]
-            apart = len(set().union(*processes)) == sum(len(of_job) for of_job in processes)
-            if apart and all(max(of_job.values()) > 1 for of_job in processes):
+            disjoint = len(set().union(*processes)) == sum(len(of_job) for of_job in processes)
+            if disjoint and all(max(of_job.values()) > 1 for of_job in processes):
                 for job in jobs:
                     self._fill(job, "inferred")
                 joined.update(group)

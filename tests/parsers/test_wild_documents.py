@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from command import collscope, rows
@@ -110,3 +111,35 @@ def test_a_row_of_an_allocation_is_no_kernel(tmp_path: Path, db_path: Path) -> N
     path.write_text(row)
     assert collscope("ingest", path, "--db", db_path).code == 0
     assert rows(db_path, "SELECT calls, total_ns FROM kernel_totals") == [(26592, 69872574000)]
+
+
+def test_a_job_has_the_ranks_of_its_dumps(tmp_path: Path, db_path: Path) -> None:
+    """Four dumps with calls of groups of two: the largest communicator was told as the job."""
+    for rank in range(4):
+        group = [rank // 2 * 2, rank // 2 * 2 + 1]
+        entry = {
+            "record_id": 0,
+            "pg_id": 1,
+            "process_group": [str(group[0] + 1), "TENSOR_GROUP"],
+            "collective_seq_id": 1,
+            "p2p_seq_id": 0,
+            "op_id": 1,
+            "profiling_name": "nccl:all_reduce",
+            "time_created_ns": 1758610505592849034,
+            "input_sizes": [[1024]],
+            "input_dtypes": ["Float"],
+            "output_sizes": [[1024]],
+            "output_dtypes": ["Float"],
+            "state": "completed",
+            "is_p2p": False,
+        }
+        config = {
+            "0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"},
+            "1": {"name": str(group[0] + 1), "desc": "TENSOR_GROUP", "ranks": str(group)},
+        }
+        dump = {"version": "2.5", "pg_config": config, "pg_status": {}, "entries": [entry]}
+        (tmp_path / f"job_rank_{rank}.json").write_text(json.dumps(dump))
+    assert collscope("ingest", *tmp_path.glob("*.json"), "--db", db_path).code == 0
+    report = json.loads(collscope("report", "--db", db_path, "--format", "json").out)
+    assert {row["nranks"] for row in report["communicators"]} == {2}
+    assert report["header"]["ranks"] == 4
