@@ -35,7 +35,7 @@ from collscope.replay.variants import Variant, schedule
 DEFAULT_LABEL = "interference"
 DEFAULT_SWEEP = "allreduce,allgather,sendrecv:1M,16M,256M"
 _WHERE = "bench interference"
-_ROUNDS = 3  # of several settings, where the command line says nothing
+_ROUNDS = 3  # of several settings, where the command line has none
 # Not inherited from the shell: without a number of channels the library chooses.
 CHANNEL_VARIABLES = (
     "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
@@ -56,7 +56,7 @@ ORDER BY TOTAL(k.end_ns - k.start_ns - k.exposed_ns) DESC
 
 
 class InterferenceRequest(msgspec.Struct, frozen=True):
-    """What to measure, as the command line says it; None leaves a choice to the program."""
+    """What to measure, from the command line; None leaves a choice to the program."""
 
     nranks: int | None = None
     sweep: str | None = None
@@ -197,7 +197,7 @@ def _overlapped(request: InterferenceRequest, target: Target) -> Planned:
         ids = [str(row[0]) for row in connection.execute(_BESIDE, (target.run,))]
     if not ids:
         raise InputError(
-            f"{target.db}: no class of run '{target.run}' runs beside compute kernels. Ingest the "
+            f"{target.db}: no class of run '{target.run}' overlaps compute kernels. Ingest the "
             "traces of its ranks, or measure a --sweep."
         )
     planned = make_plan(Source(target.db, target.run), SILENT)
@@ -245,7 +245,7 @@ def _launch_all(
 
 
 def _library_path() -> tuple[tuple[str, str], ...]:
-    """Where Python wheels keep a BLAS and a compiler, unless the user says where to look."""
+    """Where Python wheels keep a BLAS and a compiler, unless the user names a place."""
     wheels = importlib.util.find_spec("nvidia")
     if "COLLSCOPE_LIBRARY_PATH" in os.environ or wheels is None:
         return ()

@@ -29,7 +29,7 @@ KINDS = {"one-way": (ONE_WAY,), "two-way": (TWO_WAY,), "both": (ONE_WAY, TWO_WAY
 
 
 class P2pRequest(msgspec.Struct, frozen=True):
-    """What to measure, as the command line says it."""
+    """What to measure, from the command line."""
 
     nranks: int
     pairs: str = "all"

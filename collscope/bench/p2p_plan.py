@@ -30,8 +30,8 @@ from collscope.replay.sweep import sizes_of
 from collscope.units import format_size
 
 ONE_WAY, TWO_WAY, PING_PONG = "one-way", "two-way", "ping-pong"
-CURVE_SIZES = "4K..1G*4"  # of the first pair, where nothing else is asked for
-MATRIX_SIZES = "64K,1M,16M,256M"  # of the others
+CURVE_SIZES = "4K..1G*4"  # of the first pair, unless sizes are given
+MATRIX_SIZES = "64K,1M,16M,256M"  # of the remaining pairs
 LATENCY_BYTES = 8
 ROUND_TRIPS = 100  # of a pass
 PASSES = 21  # of a ping-pong; each is a sample
@@ -106,7 +106,7 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
 
 def sizes_by_pair(pairs: Sequence[Pair], asked: str | None) -> dict[Pair, tuple[int, ...]]:
-    """Sizes of every pair: what is asked for, else many of the first and a few of the others."""
+    """Sizes of every pair: the requested ones, else many of the first pair, few of the rest."""
     if asked is not None:
         return dict.fromkeys(pairs, parse_sizes(asked))
     few = len(pairs) <= _FEW_PAIRS

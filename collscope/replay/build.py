@@ -145,9 +145,9 @@ def _assumptions(classes: Mapping[int, RunClass], kept: Sequence[tuple[int, RunS
         if found.op.reduces and found.redop not in REDOPS:
             calls["with a custom or unknown reduction: replayed as Sum"] += slot.calls
         if found.in_place is None and found.shape is None:
-            calls["that may be in place or not (the log does not say): replayed out of place"] += (
-                slot.calls
-            )
+            calls[
+                "that may be in place or not (the log does not show it): replayed out of place"
+            ] += slot.calls
     return [f"{count(n, 'call')} {text}" for text, n in calls.items()]
 
 

@@ -82,7 +82,7 @@ def run_job(job: Job, place: Place | None, progress: Callable[[], str] | None = 
 
     place     where this process is one of several that a launcher started; the job is then this
               rank's part only
-    progress  says how far the job is; asked every second where standard error is a terminal
+    progress  text on the job's progress; called every second where standard error is a terminal
     raises    MissingToolError when a program is missing; KeyboardInterrupt after the ranks ended
     """
     program = find_replayer(job.program)

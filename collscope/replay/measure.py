@@ -60,7 +60,7 @@ _ERRORS: dict[int, type[CollscopeError]] = {2: UsageError, 3: InputError, 5: Mis
 _BAD = ("wrong", "failed", "timeout", "contradictory")
 # MPICH aborts by itself where it finds a PMI that it does not speak, and names no remedy.
 _PMI_OF_SLURM = (
-    " Where MPI could not start: MPICH needs 'srun --mpi=pmi2', Open MPI 'srun --mpi=pmix'."
+    " If MPI could not start: MPICH needs 'srun --mpi=pmi2', Open MPI 'srun --mpi=pmix'."
 )
 # Statuses of the replayer (start.h, watchdog.h); any other comes from what starts the ranks.
 _OF_THE_REPLAYER = (2, 3, 5, 6)
@@ -81,7 +81,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One of several plans that go into one CSV, and what tells its rows from those of others."""
+    """One of several plans that go into one CSV, with the label and round of its rows."""
 
     plan: Plan
     suffix: str = ""  # behind the label of every row
@@ -151,13 +151,13 @@ def _check(nranks: int, parts: int, session: Session, target: Target) -> None:
         )
     if session.ranks is not None and session.ranks < nranks:
         raise UsageError(
-            f"replay: the plan needs {count(nranks, 'rank')}, there {are(session.ranks)} "
+            f"replay: the plan needs {count(nranks, 'rank')}, but there {are(session.ranks)} "
             f"{session.ranks}. Use {nranks}, or measure on fewer with --scale-ranks"
             f" {session.ranks}."
         )
     if place is not None and place.size * per_process != nranks:
         raise UsageError(
-            f"replay: the plan needs {count(nranks, 'rank')}, the launcher started {place.size} "
+            f"replay: the plan needs {count(nranks, 'rank')}, but the launcher started {place.size} "
             f"processes of {count(per_process, 'rank')} each. Start {nranks // per_process}."
         )
     if place is not None and max(1, len(session.variants)) * session.rounds * parts > 1:
@@ -315,7 +315,7 @@ def _error(
         return None
     if ended.signal is not None:
         name = signal.Signals(ended.signal).name
-        return ReplayError(f"replay: a rank was ended by signal {name}. {kept}")
+        return ReplayError(f"replay: a rank was killed by signal {name}. {kept}")
     kind = _ERRORS.get(ended.status, ReplayError)
     bad = sum(m.status in _BAD for m in measurements)
     if kind is ReplayError and bad:

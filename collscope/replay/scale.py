@@ -18,7 +18,7 @@ _Ranks = dict[int, tuple[int, ...]]
 def scale(planned: Planned, nranks: int) -> Planned:
     """The plan on `nranks` ranks, marked by `scaled_from`.
 
-    A plan that needs no more ranks stays as it is; a notice says so where it needs fewer.
+    A plan that needs no more ranks does not change; a notice reports it where it needs fewer.
     Larger communicators shrink to all of these ranks, with the same count per rank; others keep
     their size and move where they must. A communicator of a class that no longer fits beside the
     others is left out, and its calls count for those that stay. A root that is gone becomes root

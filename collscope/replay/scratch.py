@@ -45,7 +45,7 @@ def write_plan(plan: Plan, path: Path) -> Path:
         path.write_text(plan_text(plan), "utf-8")
     except OSError as error:
         raise InputError(
-            f"{path}: {error.strerror}. It would hold the plan for the ranks: make room there, or "
+            f"{path}: {error.strerror}. It must hold the plan for the ranks. Make room there, or "
             "name a file in another folder with --csv."
         ) from error
     return path

@@ -35,7 +35,7 @@ def parse_assignment(text: str) -> tuple[str, str]:
     """
     name, equals, value = text.partition("=")
     if not equals or not _NAME.fullmatch(name):
-        raise UsageError(f"'{text}': not NAME=VALUE. Write for instance NCCL_ALGO=Ring.")
+        raise UsageError(f"'{text}': not NAME=VALUE. For example, write NCCL_ALGO=Ring.")
     return name, value
 
 

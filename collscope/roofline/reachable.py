@@ -1,6 +1,6 @@
 """What the libraries' algorithms reach on a wiring: rings and trees over the links that are there.
 
-`bounds` says what any schedule over the fabric may reach, the *limit*. A library has a few
+`bounds` computes what any schedule over the fabric may reach, the *limit*. A library has a few
 algorithms; the best of them is the *reachable* ceiling. Rates are those that protocols leave of a
 link (`links.toml`), so each has a value and a range. All results are nccl-tests bus bandwidths in
 GB/s; n ranks on N nodes of g = n/N, S the size, B_N what the NICs of a node carry.
@@ -15,8 +15,8 @@ Tree (AllReduce)    S goes up and down a chain inside each node: half of its pat
                     (Double binary tree of nodes: NVIDIA/nccl src/graph/trees.cc.)
 Direct              AllToAll, Send/Recv, Gather and Scatter go straight; their limit is reachable.
 MSCCL, MSCCL++      A schedule of its own (a file, or kernels of the library) takes the place of
-                    ring and tree. Which is not told: as they reach, and at most the limit at the
-                    usable rate.
+                    ring and tree. It is unknown: we assume ring and tree, and at most the limit at
+                    the usable rate.
 Switches reduce     `bounds` with their efficiency: AllReduce on nodes with NVSwitch and more than
                     four GPUs (NVLS; between nodes NVLSTree). With more than two nodes inner ones of
                     the tree send and receive 2 S, and a tree adds nothing to what one node reaches.
@@ -157,7 +157,7 @@ def reachable(system: System, request: Request) -> Reach | None:
         )
         high = high if best is None else max(high, best.busbw_gbps)
         notes.append(
-            Note("upper_end_with_switches", {}, "the upper end is with switches that reduce")
+            Note("upper_end_with_switches", {}, "the upper end assumes that switches reduce")
         )
     if request.scheduled and algorithm in (RING, TREE):
         best = bounds(system, replace(request, links=links.high, network=network.high))
@@ -167,8 +167,8 @@ def reachable(system: System, request: Request) -> Reach | None:
             Note(
                 "own_schedule",
                 {},
-                "MSCCL runs a schedule of its own, which is not known: as ring and tree, the upper "
-                "end is the most that any schedule over these links reaches",
+                "MSCCL runs its own schedule, which is unknown; we assume ring and tree, and the "
+                "upper end is the most that any schedule over these links reaches",
             )
         )
     if algorithm == SWITCHES:

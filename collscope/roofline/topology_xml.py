@@ -133,7 +133,7 @@ def _collect(root: ElementTree.Element, where: str) -> _Found:
         elif element.tag == "cpu":
             found.amd_cpu = found.amd_cpu or element.get("vendor") == "AuthenticAMD"
         elif element.tag == "net":
-            # A NIC without a place is listed under every <cpu>: name and port tell it apart.
+            # A NIC without a place is listed under every <cpu>: name and port identify it.
             key = (element.get("name", element.get("dev", "")), element.get("port", ""))
             found.nics_gbps.setdefault(key, min(slowest, _number(element, "speed") / 8000))
         stack.extend((child, bus, slowest) for child in reversed(element))
@@ -163,7 +163,7 @@ def _number(element: ElementTree.Element, name: str) -> float:
 
 
 def _pci_gbps(element: ElementTree.Element) -> float:
-    """PCIe rate of one direction in GB/s; infinite where speed or width is not told.
+    """PCIe rate of one direction in GB/s; infinite where speed or width is unknown.
 
     8 to 32 GT/s code 128 of 130 bits, below that 8 of 10; 64 GT/s 242 of 256 bytes.
     """
@@ -288,8 +288,7 @@ def _pci_rates(found: _Found, where: str) -> list[float]:
     rates = [found.path_gbps.get(bus, float("inf")) for bus in found.gpus]
     if not all(0 < rate < float("inf") for rate in rates):
         raise InputError(
-            f"{where}: GPUs that no NVLink and no xGMI joins, and no PCIe speed of theirs. Describe"
-            " the system in TOML."
+            f"{where}: GPUs without NVLink, xGMI or a known PCIe speed. Describe the system in TOML."
         )
     return rates
 

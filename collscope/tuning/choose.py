@@ -1,4 +1,4 @@
-"""From what is known of every setting to what the job is told: variables, or rows (pure)."""
+"""From what is known of every setting to what the job gets: variables, or rows (pure)."""
 
 from __future__ import annotations
 

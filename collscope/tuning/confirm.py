@@ -55,7 +55,7 @@ def confirm(
                 Note(
                     "rounds_left_out",
                     {"rounds": number - 1, "of": ROUNDS},
-                    f"there was time for only {number - 1} of {ROUNDS} rounds",
+                    f"the time limit allowed only {number - 1} of {ROUNDS} rounds",
                 )
             )
             break
@@ -107,7 +107,7 @@ def total(
     instead: Mapping[int, str],
     against: str = "present",
 ) -> Rounds:
-    """Seconds of all calls by round, over classes that `tuned` and what it is held against have.
+    """Seconds of all calls by round, over classes that both `tuned` and `against` have.
 
     calls    exposed calls of one rank, by class
     instead  label of classes that are to count with another one

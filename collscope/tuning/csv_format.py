@@ -86,7 +86,7 @@ class TunerRow(msgspec.Struct, frozen=True):
 
 
 class TunerCall(msgspec.Struct, frozen=True):
-    """What the library tells a plugin of a call."""
+    """What the library passes to a plugin about a call."""
 
     op: Op
     size_bytes: int

@@ -85,7 +85,7 @@ def _classes(state: State) -> list[int]:
             Note(
                 "confirmed_on",
                 {"classes": MOST_CONFIRMED, "of": len(weighed)},
-                f"confirmed on the {MOST_CONFIRMED} classes of most time, not on {len(weighed)}",
+                f"confirmed on the {MOST_CONFIRMED} classes with most time, of {len(weighed)}",
             )
         )
     return [*kept, *(c for c in state.search.classes if c not in kept)]
@@ -94,8 +94,8 @@ def _classes(state: State) -> list[int]:
 def _settle(state: State, found: Confirmed, classes: Collection[int]) -> None:
     """Settle the outcome. A row goes at the first doubt, the whole when it is surely worse."""
     if state.choice.kind == PLUGIN:
-        _take_back(state, judging.doubtful(state, found, classes), "worse when confirmed")
-        _take_back(state, judging.unproven(state, found, classes), "no sure gain when confirmed")
+        _take_back(state, judging.doubtful(state, found, classes), "slower in the confirmation")
+        _take_back(state, judging.unproven(state, found, classes), "gain not confirmed")
     state.gain = judging.gain(state, found)
     state.outcome = OUTCOME_TUNED
     state.why = "confirmed against the present setting and the default"
@@ -109,7 +109,7 @@ def _settle(state: State, found: Confirmed, classes: Collection[int]) -> None:
             Note(
                 "slower_classes",
                 {"classes": names},
-                f"slower than with the present setting, while the whole is faster: {names}",
+                f"slower than with the present setting, although the total is faster: {names}",
             )
         )
 

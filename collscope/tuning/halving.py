@@ -8,7 +8,7 @@ from statistics import median
 
 from collscope.tuning.decide import Rounds
 
-# Our choices, as docs/tune.md tells them.
+# Our choices, described in docs/tune.md.
 ROUNDS = 5  # at most
 HALVED_AFTER = (1, 2)  # rounds after which the slower half goes; then all that are left stay
 _FEWEST = 2  # settings of a class that stay in any case

@@ -1,6 +1,6 @@
-"""What a confirmation says of a choice: which rows hold, whether the whole does, and what it wins.
+"""What a confirmation shows: which rows hold, whether the whole choice does, and what it saves.
 
-A row goes at the first doubt. The whole result goes only when it is surely worse. Pure.
+A row is dropped at the first doubt. The whole choice is dropped only when it is surely worse. Pure.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def unproven(state: State, found: Confirmed, classes: Collection[int]) -> set[in
 def why_withdrawn(state: State, found: Confirmed, classes: Collection[int]) -> str | None:
     """Why nothing of the choice may stay; None when it holds.
 
-    Uses `state.gain`, that of the choice as it is now.
+    Uses `state.gain`, the gain of the present choice.
     """
     broken = found.broken - state.taken_back
     kept = [c for c in classes if c not in state.taken_back]
     below_default = {c for c in kept if _surely_worse(state, found, c, state.search.default)}
     if state.choice.kind == NOTHING:
-        return "what the search found was not confirmed"
+        return "the choice of the search was not confirmed"
     if broken:
-        return f"it failed on {names(state, broken)}"
+        return f"the choice failed on {names(state, broken)}"
     if below_default and state.choice.environment:
-        return f"worse than the library default on {names(state, below_default)}"
+        return f"slower than the library default on {names(state, below_default)}"
     if state.gain is not None and _lost(state.gain):
         return "the gain of the search was not confirmed"
     return None
@@ -66,7 +66,7 @@ def names(state: State, classes: Collection[int]) -> str:
 
 
 def gain(state: State, found: Confirmed) -> Gain | None:
-    """What the confirmation says is saved, of the collectives and of the job.
+    """The confirmed saving, of the collectives and of the job.
 
     Classes that were taken back, or that no row is for, count with the default's times: any
     difference between the two is noise.

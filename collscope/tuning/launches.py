@@ -1,4 +1,4 @@
-"""One start of the replayer per setting, its rows told apart in one CSV that grows."""
+"""One start of the replayer per setting; all rows go to one CSV, with a label and a round each."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _problem(
 ) -> str | None:
     """Why a start did not measure everything; None when it did."""
     if signal is not None:
-        return f"a rank was ended by signal {signal}"
+        return f"a rank was killed by signal {signal}"
     timeout = next((m for m in rows.values() if m.status == "timeout"), None)
     if timeout is not None:
         return timeout.message or "no result in time"

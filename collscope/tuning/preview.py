@@ -1,7 +1,7 @@
 """What a tune would try, and about how long: nothing is started (pure).
 
-Only a launch tells the library, the nodes and the times of a machine. Before the first launch,
-library and nodes are those of the job's logs. The time that launches measure is known; how long
+Only a launch shows the library, the nodes and the times of a machine. Before the first launch,
+library and nodes come from the job's logs. The time that launches measure is known. How long
 their ranks take to start is not.
 """
 
@@ -97,7 +97,7 @@ def _library(request: TuningRequest) -> tuple[str, Note]:
         return request.library, Note(
             "library_of_logs",
             {"library": request.library},
-            "the library of the job's logs; the first launch shows which it is",
+            "the library comes from the job's logs; the first launch verifies it",
         )
     if named is not None:
         return named, Note(
@@ -108,7 +108,7 @@ def _library(request: TuningRequest) -> tuple[str, Note]:
     return _ASSUMED, Note(
         "library_unknown",
         {"library": _ASSUMED},
-        "the library is not known before the first launch: NCCL's settings are listed",
+        "the library is not known before the first launch: the settings of NCCL are listed",
     )
 
 
@@ -123,7 +123,7 @@ def _shapes(request: TuningRequest) -> dict[int, Shape]:
 
 
 def _why(request: TuningRequest, references: int, settings: int, place: Place) -> str:
-    """Launches and seconds, in one sentence."""
+    """Launches and seconds, in words."""
     survey, labels = references, references + 1
     search = round(search_launches(references + settings, place.library))
     confirmation = labels * confirm.ROUNDS
@@ -131,11 +131,11 @@ def _why(request: TuningRequest, references: int, settings: int, place: Place) -
     classes = len(request.plan.classes)
     budget = request.session.method.budget_s or 0.0
     return (
-        f"nothing was started. About {count(launches, 'launch', 'launches')} ({survey} of the "
-        f"survey, at most {search} of the search, {confirmation} of the confirmation), each with "
-        f"at most {count(classes, 'class', 'classes')} of {budget:g} s: up to "
-        f"{launches * classes * budget:.0f} s of timed calls. Starting the ranks takes more time,"
-        f" which the first launch shows. It ends after {request.time_limit_s:g} s "
+        f"nothing was started. A tune needs about {count(launches, 'launch', 'launches')}: {survey}"
+        f" for the survey, at most {search} for the search, {confirmation} for the confirmation. "
+        f"Each measures at most {count(classes, 'class', 'classes')} for {budget:g} s: up to "
+        f"{launches * classes * budget:.0f} s of timed calls. Starting the ranks takes additional "
+        f"time; the first launch shows how much. A tune ends after {request.time_limit_s:g} s "
         "(--time-limit)"
     )
 
@@ -188,7 +188,7 @@ def _notices(request: TuningRequest, place: Place) -> tuple[Note, ...]:
             Note(
                 "channels_join",
                 {"channels": channels},
-                f"after the first round {numbers} channels of the two best pairs join",
+                f"after the first round, {numbers} channels are tried with the two best pairs",
             )
         )
     return tuple(found)

@@ -59,7 +59,7 @@ def tune(state: State) -> None:
     state.notices.append(Note("worth", {"share": share, "basis": basis}, state.worth.why + known))
     legal = offer(state)
     for name in state.search.begin(state.worth.kept, legal):
-        state.excluded[name] = "no time for it: raise --time-limit"
+        state.excluded[name] = "no time left: raise --time-limit"
     named = state.request.named
     channels = named is None or CHANNELS in named
     state.search.rounds(state.place, legal, random.Random(state.request.seed), channels=channels)
@@ -77,7 +77,7 @@ def _survey(state: State) -> None:
         reasons = [*search.dropped.values(), *search.failed.values()]
         raise ReplayError(
             "tune: neither the present setting nor the library's default could be measured"
-            f" ({reasons[0] if reasons else 'no result'}). See that 'collscope replay' runs."
+            f" ({reasons[0] if reasons else 'no result'}). Check that 'collscope replay' runs."
         )
     first = next(iter(search.first.values()))
     if first.backend == "host":
@@ -98,9 +98,9 @@ def _choose(state: State) -> None:
     if not search.enough:
         state.outcome = NOTHING_BETTER
         tried = any(search.counts[name] for name in search.settings if name != PRESENT)
-        rounds = f"{search.done} rounds were finished in time, 3 are needed: raise --time-limit"
-        here = "without NCCL or RCCL there are none" if state.place.library is None else "none fits"
-        state.why = rounds if tried else f"there is no other setting to try, {here}"
+        rounds = f"{search.done} rounds finished in time, but 3 are needed: raise --time-limit"
+        here = "they need NCCL or RCCL" if state.place.library is None else "none fits this job"
+        state.why = rounds if tried else f"there is no other setting to try: {here}"
         return
     state.choice = choose(state.everything())
     if state.choice.kind == PLUGIN and installed_plugin() is None:

@@ -49,7 +49,7 @@ class Clock(msgspec.Struct):
         if not self.whole_s:
             self.whole_s, self.whole_classes = seconds, max(classes, 1)
             return
-        ratio = min(2.0, seconds / self.launch_s(classes))  # one that hung says little of others
+        ratio = min(2.0, seconds / self.launch_s(classes))  # one that hung does not predict others
         self.whole_s *= 1 + _LEARNT * (ratio - 1)
 
     def launch_s(self, classes: int) -> float:

@@ -95,7 +95,7 @@ _CTAS_SINCE = (2, 17)
 # Where src/graph/tuning.cc of RCCL lets LL128 be chosen, given a tuning table for the node: at
 # 2.21.5 (ROCm/rccl 0cbce2a) on gfx90a; later (ROCm/rocm-systems 03a8914) on gfx942 and gfx950, too.
 # By its changelog since 2.26.6 (ROCm 7.0) on gfx950, and since 2.22.3 of ROCm 6.4.2 on gfx942: that
-# version does not tell ROCm 6.4.0, which lacked it. Elsewhere it is left to a --candidate; every
+# version is also that of ROCm 6.4.0, which lacked it. Elsewhere it is left to a --candidate; every
 # setting's results are checked.
 _LL128_SINCE = {"gfx90a": (2,), "gfx942": (2, 26), "gfx950": (2, 26)}
 _TUNER_SINCE = (2, 21)  # the oldest interface that the plugin serves
@@ -119,7 +119,7 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def as_row(self) -> bool:
-        """True when a row of the tuner plugin's CSV says the same."""
+        """True when a row of the tuner plugin's CSV can express the setting."""
         return self.algorithm is not None and self.protocol is not None
 
     @property
@@ -297,10 +297,10 @@ def why_not(setting: Setting, op: Op, nranks: int, nnodes: int, place: Place) ->
     reason = _why_not_algorithm(setting.algorithm, op, (nranks, nnodes), place)
     ll128 = setting.protocol == "ll128" and place.library == "rccl"
     if reason is None and ll128 and not _has_ll128(place):
-        version = ".".join(map(str, place.version)) or "of a version not known"
+        version = ".".join(map(str, place.version)) or "of unknown version"
         reason = (
-            "RCCL enables LL128 on gfx90a, from 2.26 on gfx942 and gfx950, this is "
-            f"{place.device or 'not known'} with RCCL {version}; a --candidate can still name it"
+            "RCCL enables LL128 on gfx90a, and from 2.26 on gfx942 and gfx950. This is "
+            f"{place.device or 'an unknown GPU'} with RCCL {version}. --candidate can still name it"
         )
     return reason
 
@@ -322,7 +322,9 @@ def _why_not_algorithm(algorithm: str, op: Op, shape: tuple[int, int], place: Pl
         "nvls_tree": (nnodes > 1, (2, 18), "several nodes"),
         "pat": (1 < nnodes == nranks, (2, 23), "one rank per node"),
     }
-    fits, since, where = needs.get(algorithm, (algorithm in place.seen, (2, 5), "CollNet in logs"))
+    fits, since, where = needs.get(
+        algorithm, (algorithm in place.seen, (2, 5), "CollNet in the logs")
+    )
     reasons = {
         "RCCL has Ring and Tree only": place.library == "rccl",
         "NVLS is switched off": algorithm.startswith("nvls") and not place.nvls,

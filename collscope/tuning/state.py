@@ -32,7 +32,7 @@ class TuningRequest(msgspec.Struct, frozen=True):
     class_ids   number that the report has for a class of the plan; empty: made from no run
     present     the job's own knobs
     left_out    knobs that the logs set and no launch gets, since a log must not name files
-    told        the run's logs tell what its environment sets
+    told        the run's logs hold the variables of its environment
     blocks      fewest and most thread blocks of collective kernels in the run's traces; None: not
                 told
     kept        other variables, which hold for every launch; empty: not set there

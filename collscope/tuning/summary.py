@@ -15,7 +15,7 @@ from collscope.units import in_ns
 
 
 def summary(state: State) -> Tuning:
-    """Everything that the report and the evidence say."""
+    """Everything that the report and the evidence show."""
     request, search = state.request, state.search
     first = next(iter(search.first.values()), None)
     return Tuning(

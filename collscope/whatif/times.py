@@ -42,7 +42,7 @@ class Times(msgspec.Struct, frozen=True):
         """µs of calls of these sizes, shape (1 + resamples, len(sizes)).
 
         Between two measured sizes a power law; below the first its time, beyond the last its
-        bandwidth: ask `tells` whether they are within reach.
+        bandwidth: ask `reaches` whether they are near enough.
         """
         wanted = np.asarray(sizes, dtype=np.float64)
         if len(self.sizes) == 1:
@@ -58,7 +58,7 @@ class Times(msgspec.Struct, frozen=True):
         logs = logs + np.where(between, self.noise[:, right - 1], 0.0)
         return _floats(np.exp(logs + np.log(np.maximum(wanted / self.sizes[-1], 1.0))))
 
-    def tells(self, sizes: Sequence[int]) -> bool:
+    def reaches(self, sizes: Sequence[int]) -> bool:
         """True where all of these sizes are within `REACH` of the measured ones."""
         return bool(self.sizes[0] <= REACH * min(sizes) and max(sizes) <= REACH * self.sizes[-1])
 
@@ -70,7 +70,7 @@ class Times(msgspec.Struct, frozen=True):
 def make_times(measured: Sequence[Measurement], name: str, *, exact: bool = False) -> Times:
     """Times from measurements of one operation, number of ranks and number of nodes.
 
-    measured  those of one size are alternatives, of which the fastest counts
+    measured  measurements of one size are alternatives; the fastest counts
     name      of what was measured, for errors
     exact     every size that will be asked for was measured: its own time counts, also where a
               larger message was faster; else the monotone envelope of `roofline.fit`

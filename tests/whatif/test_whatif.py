@@ -283,7 +283,7 @@ def test_times_reach_four_times_beyond_the_measured_sizes(sizes: list[int], told
     times = make_times(measured, "m")
     curve = fit(measured, "m").curve(Op.ALL_REDUCE, 4, 1)
     assert curve is not None
-    assert times.tells(sizes) is told is all(curve.reaches(size) for size in sizes)
+    assert times.reaches(sizes) is told is all(curve.reaches(size) for size in sizes)
 
 
 def test_settings_beyond_the_measured_sizes_are_not_known(samples: Path, db_path: Path) -> None:

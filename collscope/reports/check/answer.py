@@ -1,7 +1,7 @@
 """The verdict of `collscope check`: slower, faster, neither, or not known (pure).
 
 A class counts as changed when its effect is beyond a threshold and survives false-discovery
-control over all classes; `collscope.reports.check.verdict` tells what follows from it.
+control over all classes; `collscope.reports.check.verdict` derives the verdict.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from collscope.stats import (
 )
 
 SCHEMA = "collscope.check/2"
-# Outcomes of classes of which a label, the current one or the baseline, has no right result.
+# Outcomes of classes without a right result in the current label or in the baseline.
 NO_TIME = ("wrong results", "failed", "baseline wrong", "baseline failed")
 _OUTCOMES = ("slower", "faster", "same", "noisy", "unknown", *NO_TIME)
 
@@ -73,7 +73,7 @@ class ClassVerdict(msgspec.Struct, frozen=True):
     high: float | None  # end of the interval
     threshold: float  # ratio beyond which a change matters
     # slower, faster, same, noisy, unknown (its noise); wrong results, failed: of the current label;
-    # baseline wrong, baseline failed: there is no time to hold against
+    # baseline wrong, baseline failed: there is no time to compare with
     outcome: Annotated[str, _OUTCOMES]
     paired: bool  # rounds were measured in turns and compared pair by pair
 
@@ -87,8 +87,8 @@ class StepVerdict(msgspec.Struct, frozen=True):
     high: float | None  # None: the noise is not known
     outcome: Annotated[str, ("slower", "faster", "same", "unsure")]
     # Why it may be too much slower to pass. None: it is not; unknown: a single step, or none;
-    # spread: of the steps; profiler: what it costs the hosts is not known; hosts: those of two
-    # starts differ; assumed: so much two starts of one setting differ
+    # spread: of the steps; profiler: its overhead on the hosts is unknown; hosts: their speed
+    # varies from run to run; assumed: the run-to-run variation of a step
     doubt: Annotated[str | None, (*(d.value for d in Doubt), None)]
     steps_enough: int | None  # steps of each run that would settle it; None: no number of them
 
@@ -101,7 +101,7 @@ class Check(msgspec.Struct, frozen=True):
     current: str  # label or path
     classes_common: int  # classes that both have and that count
     classes_judged: int  # of these, changed or with little enough noise
-    classes_missing: int  # of the baseline (and the run, if named) that `current` has no time of
+    classes_missing: int  # of the baseline (and the run, if named) without a time in `current`
     total_ratio: float | None  # weighted: current time / baseline time
     total_low: float | None  # 95 % confidence interval of total_ratio; None: not known
     total_high: float | None  # of the same interval

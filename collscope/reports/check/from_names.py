@@ -50,14 +50,14 @@ def check_labels(
     """Judge a label of the store, or a replay CSV, by another.
 
     runs    of the measurements, and whose calls weight the classes
-    system  whose limits the values are held against
+    system  whose limits the values are compared with
     raises  UsageError, InputError: see `load` and `load_system`; for rules that are no numbers, and
             a control that shares nothing with the baseline
     """
     require_distinct(db, "check", names.all)
     if not all(map(math.isfinite, (rules.threshold, rules.resolution, rules.total))):
         raise UsageError(
-            "check: --threshold, --total-threshold and --resolution are percentages. Give numbers."
+            "check: --threshold, --total-threshold and --resolution take percentages. Give numbers."
         )
     on = named_system(system)
     if name_traced_runs(db, names.all, runs):
@@ -81,7 +81,7 @@ def _check(db: Path, names: Names, runs: Runs, rules: Rules) -> tuple[Check, lis
         if not baseline.classes.keys() & label.classes.keys():
             raise InputError(
                 f"control '{label.name}': no class in common with '{baseline.name}'. "
-                "Measure the baseline's classes once more."
+                "Measure the baseline's classes again."
             )
     weights = inputs.weights
     found = check(

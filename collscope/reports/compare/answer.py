@@ -166,7 +166,7 @@ def compare(
 ) -> Comparison:
     """Compare labels on the classes that all of them have.
 
-    Classes that a label has wrong or failed are told, and count for nothing.
+    Classes that are wrong or failed in a label are reported, but do not count.
 
     weights  calls of the run by class; without it every class counts the same
     raises   InputError when no class is common to all labels, or the run has none of those;
@@ -182,7 +182,7 @@ def compare(
                 "; ".join(f"{field} {' against '.join(values)}" for field, values in differing)
                 or "no class has the same operation, type, size, ranks and place"
             )
-            + "). Measure the same classes with each."
+            + "). Measure the same classes with each label."
         )
     if not common:
         names = " and ".join(f"'{label.name}'" for label in labels)
@@ -202,7 +202,7 @@ def compare(
     whole = sum(time)
     if not whole:
         raise InputError(
-            f"run '{run}': none of its classes was measured with every label. Measure them with "
+            f"run '{run}': no class of it was measured with every label. Measure them with "
             "'collscope replay', or compare without --weights."
         )
     place = {key: c for c, key in enumerate(common)}

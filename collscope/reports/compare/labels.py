@@ -90,7 +90,7 @@ def _load(connection: sqlite3.Connection, name: str, run: str | None) -> Label:
     if not (usable or failed or wrong):
         raise InputError(
             f"label '{name}': none of its {count(len(rows), 'measurement')} has a size and a time. "
-            "Measure again, or choose another label."
+            "Measure again, or name another label."
         )
     grouped: dict[CollectiveClass, list[StoredMeasurement]] = defaultdict(list)
     for key, row in usable:
