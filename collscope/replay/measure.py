@@ -157,8 +157,9 @@ def _check(nranks: int, parts: int, session: Session, target: Target) -> None:
         )
     if place is not None and place.size * per_process != nranks:
         raise UsageError(
-            f"replay: the plan needs {count(nranks, 'rank')}, but the launcher started {place.size} "
-            f"processes of {count(per_process, 'rank')} each. Start {nranks // per_process}."
+            f"replay: the plan needs {count(nranks, 'rank')}, but the launcher started "
+            f"{place.size} processes of {count(per_process, 'rank')} each. Start"
+            f" {nranks // per_process}."
         )
     if place is not None and max(1, len(session.variants)) * session.rounds * parts > 1:
         raise UsageError(

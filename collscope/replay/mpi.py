@@ -116,7 +116,7 @@ def launch_command(
     """
     start = [str(launcher.path), *launcher.arguments, "-n", str(processes)]
     if launcher.implementation == "Slurm":
-        # srun hands its own environment on; ALL is its default, unless SLURM_EXPORT_ENV is set otherwise.
+        # srun hands its own environment on: its default is ALL, unless SLURM_EXPORT_ENV differs.
         return [*start, "--export=ALL"]
     if launcher.implementation == "Open MPI":
         # It binds each rank to a core by default, and with it the network threads of the library.

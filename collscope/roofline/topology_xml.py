@@ -288,7 +288,8 @@ def _pci_rates(found: _Found, where: str) -> list[float]:
     rates = [found.path_gbps.get(bus, float("inf")) for bus in found.gpus]
     if not all(0 < rate < float("inf") for rate in rates):
         raise InputError(
-            f"{where}: GPUs without NVLink, xGMI or a known PCIe speed. Describe the system in TOML."
+            f"{where}: GPUs without NVLink, xGMI or a known PCIe speed. Describe the system in"
+            " TOML."
         )
     return rates
 

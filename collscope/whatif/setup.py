@@ -165,7 +165,7 @@ def measured_times(request: FusionRequest, job: Job) -> tuple[Times, Job, str, t
     require_alike(fitting or found, f"--label '{request.label}'")
     if not fitting:
         raise InputError(
-            f"--label '{request.label}': measured on {count(found[0].nranks, 'rank')} on "
+            f"--label '{request.label}': measured with {count(found[0].nranks, 'rank')} on "
             f"{count(found[0].nnodes or 1, 'node')}, but the job has {job.nranks} on"
             f" {job.nnodes or 1}. "
             "Measure the job's shape, or name the measured one with --ranks and --nodes."

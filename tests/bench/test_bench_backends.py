@@ -319,7 +319,7 @@ def test_a_shared_gpu_is_known_to_be(tmp_path: Path) -> None:
     found = collscope(
         "bench", "backends", "--from", csv, "--sizes", "8K", "--db", tmp_path / "none.db"
     )
-    assert "Ranks shared a GPU: ranks with a GPU each have other times" in found.out
+    assert "Ranks shared a GPU. With a GPU for each rank, times" in found.out
 
 
 def test_multimem_is_there_only_when_it_is_wanted() -> None:

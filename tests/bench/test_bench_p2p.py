@@ -316,7 +316,7 @@ def test_one_slow_gpu_of_four_is_found_though_half_of_the_pairs_are_slow() -> No
     pairs = parse_pairs("all", 4)
     found = _told([_one_way(p, SLOW_US if 3 in p else FAST_US) for p in pairs], nranks=4)
     assert {(s.src, s.dst) for s in found.slow_pairs} == {p for p in pairs if 3 in p}
-    assert "All of these are pairs of rank 3." in render_p2p(found, "text")
+    assert "All these pairs include rank 3." in render_p2p(found, "text")
 
 
 def test_rounds_count_alike_and_wrong_data_has_no_time() -> None:

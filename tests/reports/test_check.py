@@ -304,7 +304,7 @@ def test_short_classes_alone_get_a_remedy_that_works() -> None:
     assert "hides changes of less than 18 %. Measuring the labels separately more often" in said(
         found
     )
-    enough = int(said(found).rpartition("--resolution ")[2])
+    enough = int(said(found).rpartition("--resolution ")[2].rstrip("."))
     assert check(*pair, rules=Rules(resolution=enough / 100)).verdict is Verdict.PASS
     less = Rules(resolution=enough / 100 - 0.02)
     assert check(*pair, rules=less).verdict is Verdict.NO_VERDICT

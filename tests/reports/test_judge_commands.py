@@ -400,7 +400,7 @@ def test_missing_classes_are_named_in_the_sentence(store: Path, tmp_path: Path) 
     most = check(store, str(more))
     text = " ".join(most.out.split())
     assert most.code == 0
-    assert "; Missing: 1 of the baseline's 4 classes with 6 % of its time (AllReduce of 167" in text
+    assert " Missing: 1 of the baseline's 4 classes with 6 % of its time (AllReduce of 167" in text
 
 
 def test_classes_of_the_run_that_are_missing_are_told(store: Path, tmp_path: Path) -> None:
@@ -526,7 +526,7 @@ def test_roofline_of_a_system() -> None:
     outcome = collscope("roofline", "--system", "frontier", "--ranks", "16", "--nodes", "2")
     assert outcome.code == 0
     assert "limit: what the fabric allows" in outcome.out
-    assert "2 equal nodes, a network that blocks nothing, all 4 NICs used" in outcome.out
+    assert "2 equal nodes, a non-blocking network, all 4 NICs used" in outcome.out
     document = json.loads(
         collscope(
             "roofline", "--system", "frontier", "--nodes", "2", "--op", "all_gather",
@@ -548,7 +548,7 @@ def test_roofline_fits_a_label(store: Path) -> None:
         assert row["time_ns"] == pytest.approx(1000 * TIMES[row["size_bytes"]], rel=0.02)
     other = collscope(*arguments, "old", "--op", "AllGather")
     assert other.code == 4
-    assert "measured: AllReduce on 4 ranks of 1 node)" in other.err
+    assert "measured: AllReduce with 4 ranks on 1 node)" in other.err
     unknown = collscope(*arguments, "odl")
     assert unknown.code == 3
     assert "label 'odl': no measurements. Did you mean 'old'?" in unknown.err
@@ -560,10 +560,18 @@ def test_roofline_fits_a_label(store: Path) -> None:
         ((), 2, "roofline: give --list, or one system"),
         (("--list", "--system", "h100"), 2, "roofline: give --list, or one system"),
         (("--system", "frontire", "--ranks", "8"), 3, "Did you mean frontier"),
-        (("--system", "h100", "--ranks", "16"), 2, "16 per node, which has 8 GPUs. Give --nodes"),
+        (
+            ("--system", "h100", "--ranks", "16"),
+            2,
+            "16 per node, but a node has 8 GPUs. Give --nodes",
+        ),
         (("--system", "h100", "--ranks", "1"), 2, "one rank moves no data"),
         (("--system", "ib-ndr"), 2, "a network without GPUs"),
-        (("--system", "h100", "--op", "Barrier"), 2, "--op Barrier: it has no ceilings."),
+        (
+            ("--system", "h100", "--op", "Barrier"),
+            2,
+            "--op Barrier: this operation has no ceilings.",
+        ),
     ],
 )
 def test_roofline_refuses(arguments: tuple[str, ...], code: int, message: str) -> None:

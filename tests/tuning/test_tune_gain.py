@@ -194,5 +194,5 @@ def test_rounds_of_a_confirmation() -> None:
     assert [note.text for note in found.problems] == [
         "tuned: cut off",
         "tuned: cut off",
-        "there was time for only 2 of 3 rounds",
+        "the time limit allowed only 2 of 3 rounds",
     ]

@@ -213,7 +213,7 @@ def test_a_row_that_gains_nothing_is_taken_back(tune: Tune) -> None:
     assert done.code == 0
     found = tune.evidence()
     assert found["outcome"] == "tuned"
-    said = "No sure gain when confirmed, so left to the library: AllGather of 262144 bytes"
+    said = "Gain not confirmed, so left to the library: AllGather of 262144 bytes"
     assert said in done.out
     assert {r["op"] for r in found["rows"]} == {"AllReduce"}
 
@@ -352,7 +352,7 @@ def test_without_a_gpu_there_is_nothing_to_tune(
         replayer.chmod(0o755)
         done = collscope(*arguments, "--replayer", str(replayer))
         assert (done.code, done.out) == (5, "")
-        assert "tune: no GPU here" in done.err
+        assert "tune: NCCL and RCCL find no usable GPU here" in done.err
         assert done.err.count("\n") == 1
     assert not tune.out.exists()
 
@@ -391,7 +391,7 @@ def test_a_dry_run_tells_the_settings_and_starts_nothing(samples: Path, tmp_path
     )
     # One of the survey; 9 settings and 2 x 3 of channels, 9 + 15/2 + 3 x 15/4 + 5 = 33 of the
     # search; present and tuned three times each. 40 launches of 14 x 0.05 s.
-    assert "About 40 launches (1 of the survey, at most 33 of the search, 6 of" in found["why"]
+    assert "about 40 launches: 1 for the survey, at most 33 for the search, 6 for" in found["why"]
     assert "up to 28 s of timed calls" in found["why"]
     assert "ends after 60 s" in found["why"]
     assert not out.exists()
@@ -407,8 +407,8 @@ def test_a_dry_run_tells_what_traces_show_of_the_setting(samples: Path, tmp_path
         collscope("ingest", "log", samples / "nccl" / "mixed", "--db", db, "--run", "log").code == 0
     )
     traced = " ".join(collscope("tune", "--db", db, "--dry-run").out.split())
-    assert "Present setting: not known, since no log tells the job's variables." in traced
-    assert "In the traces a collective's kernel has 1 to 24 thread blocks;" in traced
+    assert "Present setting: unknown, since no log holds the job's variables." in traced
+    assert "In the traces, a collective's kernel has 1 to 24 thread blocks." in traced
     given = collscope("tune", "--db", db, "--dry-run", "--env", "NCCL_MAX_CTAS=2").out
     assert "Present setting: NCCL_MAX_CTAS=2 (--env)." in given
     logged = collscope("tune", "--db", db, "--dry-run", "--run", "log").out

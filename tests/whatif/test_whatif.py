@@ -489,8 +489,9 @@ def test_wrong_measurements_are_left_out_and_told(
         wrong.write_text(wrong.read_text().replace(",ok", ",wrong"))
         assert collscope("ingest", "csv", wrong, "--db", measured, "--label", label).code == 0
     found = fusion(*fixed, "fast")
-    assert "label 'fast': 2 of 21 measurements failed or gave wrong results: left out" in texts(
-        found
+    assert (
+        "label 'fast': 2 of 21 measurements failed or gave wrong results, and are left out"
+        in texts(found)
     )
     refused = collscope("whatif", "fusion", *fixed, "bad")
     assert refused.code == 4
@@ -555,7 +556,7 @@ def test_a_recorded_run_is_merged_beside_its_own_compute(recordings: Path, measu
     assert collscope("ingest", "trace", *traces, "--db", measured, "--run", "job").code == 0
     fixed = ("--run", "job", "--db", measured, "--label", "fast")
     # What waits for every bucket recommends otherwise, so it says that the traces would tell.
-    note = "--overlap recorded takes the overlap into account"
+    note = "--overlap recorded, which uses the run's traces, includes the overlap"
     assert any(note in notice for notice in texts(fusion(*fixed)))
     by_cap = texts(fusion(*fixed, "--policy", "pre"))
     assert not any(note in notice for notice in by_cap)
@@ -566,7 +567,7 @@ def test_a_recorded_run_is_merged_beside_its_own_compute(recordings: Path, measu
     assert exposed == sorted(exposed)  # larger last buckets hide less
     assert found["present"]["exposed_ns"] == pytest.approx(exposed[0])
     slower = collscope("whatif", "fusion", *fixed, "--overlap", "recorded", "--thresholds", "512M")
-    assert "is the fastest: the next, 512 MiB, takes" in slower.out
+    assert "is the fastest. The next best, 512 MiB, takes" in slower.out
     assert "saves" not in slower.out
     assert not any(note in notice for notice in texts(found))
 

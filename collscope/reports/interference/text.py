@@ -114,9 +114,9 @@ def _setting(row: InterferenceRow) -> str:
 
 
 def _compute(rows: Sequence[InterferenceRow]) -> Table:
-    told = _told(rows)
+    varying = _varying(rows)
     columns = [
-        *(_CLASS[i] for i in told), ("size", NUMBER), ("channels", NUMBER),
+        *(_CLASS[i] for i in varying), ("size", NUMBER), ("channels", NUMBER),
         ("R", NUMBER), ("+-", NUMBER), ("worst", NUMBER), ("noise", NUMBER),
         ("model", NUMBER), ("SMs lost", NUMBER), ("samples", NUMBER),
     ]  # fmt: skip
@@ -124,7 +124,7 @@ def _compute(rows: Sequence[InterferenceRow]) -> Table:
         columns,
         [
             (
-                *(_class(r)[i] for i in told), _size(r), _setting(r),
+                *(_class(r)[i] for i in varying), _size(r), _setting(r),
                 _ratio(r.relative_compute), _ratio(r.relative_compute_ci),
                 _ratio(r.relative_compute_worst), _ratio(r.relative_compute_noise),
                 _ratio(r.model),
@@ -137,9 +137,9 @@ def _compute(rows: Sequence[InterferenceRow]) -> Table:
 
 
 def _busbw(rows: Sequence[InterferenceRow]) -> Table:
-    told = _told(rows)
+    varying = _varying(rows)
     columns = [
-        *(_CLASS[i] for i in told), ("size", NUMBER), ("channels", NUMBER),
+        *(_CLASS[i] for i in varying), ("size", NUMBER), ("channels", NUMBER),
         ("alone us", NUMBER), ("beside us", NUMBER), ("alone GB/s", NUMBER),
         ("beside GB/s", NUMBER), ("relative", NUMBER), ("worst", NUMBER), ("noise", NUMBER),
     ]  # fmt: skip
@@ -147,7 +147,7 @@ def _busbw(rows: Sequence[InterferenceRow]) -> Table:
         columns,
         [
             (
-                *(_class(r)[i] for i in told), _size(r), _setting(r),
+                *(_class(r)[i] for i in varying), _size(r), _setting(r),
                 r.comm_alone_ns / 1e3, r.comm_with_ns / 1e3, r.busbw_alone_gbps, r.busbw_with_gbps,
                 _ratio(r.relative_busbw), _ratio(r.relative_busbw_worst),
                 _ratio(r.relative_busbw_noise),

@@ -148,11 +148,11 @@ def _curve(fitted: Fit, op: Op, nranks: int, nnodes: int) -> Curve:
     if curve is not None:
         return curve
     shapes = (
-        f"{o.value} on {count(n, 'rank')} on {count(nodes, 'node')}"
+        f"{o.value} with {count(n, 'rank')} on {count(nodes, 'node')}"
         for o, n, nodes in fitted.curves
     )
     raise NoVerdictError(
-        f"--fit {fitted.name}: no measurement of {op.value} on {count(nranks, 'rank')} on"
+        f"--fit {fitted.name}: no measurement of {op.value} with {count(nranks, 'rank')} on"
         f" {count(nnodes, 'node')} "
         f"(measured: {', '.join(shapes)}). Name what was measured with --op, --ranks and --nodes."
     )
