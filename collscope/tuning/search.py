@@ -1,4 +1,4 @@
-"""The search: rounds of launches, in each of which a class has fewer settings left."""
+"""The search: rounds of launches; each class keeps fewer settings from round to round."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ class Search(msgspec.Struct):
     def _add_channels(self, place: Place, legal: Mapping[int, Collection[str]]) -> None:
         """Add numbers of channels to the pairs that would carry most time.
 
-        Each class is taken to use its fastest pair of algorithm and protocol.
+        We assume that each class uses its fastest pair of algorithm and protocol.
         """
         votes: dict[str, float] = defaultdict(float)
         for class_id in self.classes:

@@ -33,15 +33,15 @@ class TuningRequest(msgspec.Struct, frozen=True):
     present     the job's own knobs
     left_out    knobs that the logs set and no launch gets, since a log must not name files
     told        the run's logs hold the variables of its environment
-    blocks      fewest and most thread blocks of collective kernels in the run's traces; None: not
-                told
+    blocks      fewest and most thread blocks of collective kernels in the run's traces; None:
+                unknown
     kept        other variables, which hold for every launch; empty: not set there
     candidates  settings of the user's own, tried beside ours
     roofs_us    of classes of the plan, where a roof is known
     system      for the library's model; None: nothing is screened out by it
     seen        algorithms in the run's logs
     library     as they name it, "nccl 2.28.9"; None: they do not, or several
-    nnodes      of the job's largest communicator; None: not told
+    nnodes      of the job's largest communicator; None: unknown
     prefix      before the labels present, default and tuned
     """
 
@@ -104,7 +104,7 @@ class State(msgspec.Struct):
         return Shape(first.op, first.nranks or 1, first.nnodes or 1)
 
     def size(self, class_id: int) -> tuple[Shape, int]:
-        """Shape and nccl-tests size of a class: all that a row can tell apart."""
+        """Shape and nccl-tests size of a class: a row distinguishes no more."""
         return self.shape(class_id), self.search.first[class_id].size_bytes or 0
 
     def weighed(self) -> list[Weighed]:
@@ -133,7 +133,7 @@ class State(msgspec.Struct):
         return Everything(self.candidates, settings, self._sizes(), self.place)
 
     def _sizes(self) -> list[tuple[Shape, int]]:
-        """Of every class of the plan; one that never ran is taken to have the nodes of others."""
+        """Of every class of the plan; a class without times counts with the nodes of others."""
         ranks = self.request.plan.comm_ranks()
         nnodes = {m.nranks: m.nnodes or 1 for m in self.search.first.values()}
         found = []

@@ -427,7 +427,7 @@ def test_the_gain_of_recorded_decode_steps(tmp_path: Path) -> None:
     assert step["saved_ns"] == pytest.approx(24 * 1200 * 5, rel=0.01)
     assert step["step_ns"] == pytest.approx(1_418_000, rel=0.03)
     unsized = collscope("bench", "backends", "--from", csv, "--sizes", "512K", "--db", db)
-    assert "24 AllReduces a step are not in the gain: their size is not recorded" in unsized.out
+    assert "24 AllReduces a step are not in the gain: their size was not recorded" in unsized.out
 
 
 def test_a_wrong_result_ends_the_command_with_an_error(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_a_ping_pong_alternates_and_shares_no_class_with_the_bandwidths() -> Non
 
 def test_a_rank_of_a_launcher_is_refused(tmp_path: Path) -> None:
     session = Session(Method(), place=Place(0, 2))
-    with pytest.raises(UsageError, match="Run the command alone"):
+    with pytest.raises(UsageError, match="Run the command without a launcher"):
         run_p2p(P2pRequest(2), session, Target(tmp_path / "t.db", "main"))
 
 
@@ -333,7 +333,7 @@ def test_rounds_count_alike_and_wrong_data_has_no_time() -> None:
     assert tuple(notice.text for notice in notice_notes(found)) == (
         "one-way of 1 MiB: timeout in 1 case",
         "one-way of 1 MiB: wrong in 1 case: element 0 is 1, expected 2",
-        "2 pairs and sizes were not reached.",
+        "2 pairs and sizes were not measured.",
     )
 
 

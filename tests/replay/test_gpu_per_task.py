@@ -101,7 +101,11 @@ def test_instances_of_a_gpu_are_left_to_the_library(replay: Replay, tmp_path: Pa
     ("backend", "each", "says"),
     [
         ("cuda", "export CUDA_VISIBLE_DEVICES=3", "8 GPUs are needed, but there is 1, which every"),
-        ("hip", "export ROCR_VISIBLE_DEVICES=0,1,2", "8 GPUs are needed, but there are 3, which every"),
+        (
+            "hip",
+            "export ROCR_VISIBLE_DEVICES=0,1,2",
+            "8 GPUs are needed, but there are 3, which every",
+        ),
         (
             "cuda",
             "export CUDA_VISIBLE_DEVICES=$((PMI_RANK / 2))",

@@ -525,7 +525,7 @@ def test_roofline_lists_systems() -> None:
 def test_roofline_of_a_system() -> None:
     outcome = collscope("roofline", "--system", "frontier", "--ranks", "16", "--nodes", "2")
     assert outcome.code == 0
-    assert "limit: what the fabric allows" in outcome.out
+    assert "limit: the most that the fabric allows" in outcome.out
     assert "2 equal nodes, a non-blocking network, all 4 NICs used" in outcome.out
     document = json.loads(
         collscope(

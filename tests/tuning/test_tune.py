@@ -171,7 +171,7 @@ def test_the_model_screens_out_only_where_it_is_near_the_machine() -> None:
     tree_ll = pair_setting("tree", "ll", None, _NCCL)
     size = 256 * _MIB
     # 8 x H100: 256 MiB take about 256 Mi x 1.75 / 370 GB/s = 1270 us
-    assert "model puts it" in (screened(h100, tree_ll, shape, size, 1270.0) or "")
+    assert "model estimates" in (screened(h100, tree_ll, shape, size, 1270.0) or "")
     assert screened(h100, pair_setting("ring", "simple", None, _NCCL), shape, size, 1270.0) is None
     assert screened(h100, pair_setting("nvls", "simple", None, _NCCL), shape, size, 1270.0) is None
     # a machine that is ten times slower is not the one of the model

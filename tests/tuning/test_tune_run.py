@@ -201,7 +201,9 @@ def test_a_row_that_does_not_hold_is_taken_back(tune: Tune) -> None:
     found = tune.evidence()
     assert found["outcome"] == "tuned"
     assert found["kept"] == [["FAKE_ROWS_SLOW", "gather"]]
-    assert "Worse when confirmed, so left to the library: AllGather of 262144 bytes" in done.out
+    assert (
+        "Slower in the confirmation, so left to the library: AllGather of 262144 bytes" in done.out
+    )
     assert {r["op"] for r in found["rows"]} == {"AllReduce"}
     assert "allgather" not in (tune.out / "tuner.csv").read_text()
     # five calls of 256 KiB; the AllGather counts as it is with the default
@@ -231,7 +233,7 @@ def test_a_result_that_does_not_hold_is_withdrawn(tune: Tune) -> None:
 def test_not_worth_it(tune: Tune) -> None:
     done = tune("--step-ms", "500")
     assert done.code == 0
-    assert "Not worth it: 0.0" in done.out
+    assert "Not worth it: at most 0.0" in done.out
     assert tune.evidence()["launches"] == 1
     assert not (tune.out / "tuner.csv").exists()
 
@@ -310,7 +312,7 @@ def test_a_result_that_the_job_applies_is_not_replaced(
     monkeypatch.setenv("COLLSCOPE_TUNER_CSV", str(tune.out / "tuner.csv"))
     done = tune()
     assert (done.code, done.out) == (2, "")
-    assert "COLLSCOPE_TUNER_CSV of the job (shell) names" in done.err
+    assert "the job's COLLSCOPE_TUNER_CSV (shell) names" in done.err
     assert (tune.out / "tuner.csv").read_text() == "tuner.csv"
     assert not (tune.out / "earlier").exists()
 

@@ -581,10 +581,10 @@ def test_a_run_s_order_and_step_come_from_its_log(measured: Path, samples: Path)
     assert found["total_bytes"] == 4 * 67_170_304
     assert [row["buckets"] for row in found["rows"]] == [1, 2, 8]
     text = collscope("whatif", "fusion", *fixed, "--thresholds", "1,2,8")
-    assert "Take number of buckets 1: it saves" in text.out
+    assert "Use number of buckets 1: it saves" in text.out
     outcome = collscope("whatif", "fusion", *fixed, "--overlap", "recorded")
     assert outcome.code == 3
-    assert "has no times" in outcome.err
+    assert "lacks the times of two calls" in outcome.err
 
 
 def test_run_main_is_taken_where_none_is_named(
@@ -624,7 +624,7 @@ def test_text_csv_and_plot(measured: Path, samples: Path, tmp_path: Path) -> Non
         (("--layers", "none.csv"), 3, "none.csv: No such file"),
         (("--layers", "LAYERS"), 2, "--label, or --measure"),
         (("--layers", "LAYERS", "--label", "slow"), 3, "labels: 'fast'"),
-        (("--layers", "LAYERS", "--label", "fast", "-n", "8"), 3, "measured on 4 ranks"),
+        (("--layers", "LAYERS", "--label", "fast", "-n", "8"), 3, "measured with 4 ranks"),
         (("--layers", "LAYERS", "--label", "fast", "--thresholds", "9M..1M"), 2, "Swap them"),
         (("--layers", "LAYERS", "--label", "fast", "--overlap", "uniform:x"), 2, "not understood"),
         (("--layers", "LAYERS", "--label", "fast", "--overlap", "recorded"), 2, "has no times"),

@@ -245,7 +245,7 @@ def _weighing(baseline: Label, weights: Mapping[CollectiveClass, int] | None) ->
 
 
 def _launches(judged: Sequence[ComparedClass]) -> Iterator[Note]:
-    """Note on labels of which too few launches are known to tell how launches differ."""
+    """Note on labels with too few launches to know how launches differ."""
     few = sum(j.effect.few and j.effect.error is not None for j in judged)
     if few:
         yield FewLaunches(few, len(judged))

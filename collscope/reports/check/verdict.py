@@ -113,7 +113,9 @@ class Noise(msgspec.Struct, frozen=True):
     seen: float  # part of the baseline's time that can be judged
     doubt: Doubt
     classes: tuple[ComparedClass, ...]  # of that doubt
-    resolution: float | None  # least at which enough could be judged; None: it says too little
+    resolution: (
+        float | None
+    )  # least at which enough could be judged; None: it is too wide to be of use
 
 
 class JudgedStep(msgspec.Struct, frozen=True):

@@ -95,9 +95,9 @@ class TracedSteps(msgspec.Struct, frozen=True):
     # given: --steps; window: no step was found
     step_from: Annotated[str, ("marks", "graphs", "kernels", "period", "given", "window")]
     ranks: int  # traced
-    world_size: int | None  # ranks of the job, where the traces tell it
+    world_size: int | None  # ranks of the job, where the traces show it
     host_bound: float  # part of what bounds a step that is the host's work, up to 1
-    # Least and most that a step may take without the profiler, in any start; None: no steps
+    # Least and most time of a step without the profiler, with run-to-run variation; None: no steps
     unprofiled_low_ns: float | None
     unprofiled_high_ns: float | None
 
@@ -115,10 +115,10 @@ class PartCell(msgspec.Struct, frozen=True):
 class PartComparison(msgspec.Struct, frozen=True):
     """A part of the step in every run."""
 
-    # step: as recorded; unprofiled: with the usual cost of the profiler taken off, and the interval
-    # of what it may be without it, in any start. Of the recorded step: collectives: one runs,
-    # waiting or not; exposed: of that, with no compute kernel beside it; waiting: summed over the
-    # collectives, before the last rank came; idle: nothing runs
+    # step: as recorded; unprofiled: without the usual profiler overhead, and the interval over its
+    # possible overheads and run-to-run variation. Of the recorded step: collectives: one runs,
+    # waiting or not; exposed: of that, not hidden by compute; waiting: summed over the
+    # collectives, before the last rank arrived; idle: nothing runs
     part: Annotated[
         str, ("step", "unprofiled", "compute", "collectives", "exposed", "waiting", "idle")
     ]
@@ -136,7 +136,7 @@ class KernelComparison(msgspec.Struct, frozen=True):
 
 
 class TracedParts(msgspec.Struct, frozen=True):
-    """What traces tell beside their classes."""
+    """What traces show in addition to their classes."""
 
     runs: tuple[TracedSteps, ...]  # one per run, in their order
     parts: tuple[PartComparison, ...]  # of the job, then of each rank

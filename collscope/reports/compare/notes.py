@@ -94,7 +94,7 @@ class OneCallEach(msgspec.Struct, frozen=True):
 
 
 class FewLaunches(msgspec.Struct, frozen=True):
-    """Classes with too few launches of a label to tell how launches differ."""
+    """Classes with too few launches of a label to know how launches differ."""
 
     classes: int
     of: int

@@ -30,12 +30,12 @@ STEP, UNPROFILED, COMPUTE, COLLECTIVES, EXPOSED, WAITING, IDLE = PARTS = (
 step         of the rank whose steps take longest together
 unprofiled   that step without the profiler; the other parts are of the recorded one
 compute      a kernel runs that is no collective
-collectives  one runs, be it waiting
-exposed      of that, with no compute kernel beside it
-waiting      of the collectives, summed over them, before their last rank came
+collectives  one runs, waiting or not
+exposed      of that, not hidden by compute
+waiting      of the collectives, summed over them, before their last rank arrived
 idle         nothing runs, no copy either
 """
-OF_RANKS = (COMPUTE, WAITING, IDLE)  # parts told of each rank, too
+OF_RANKS = (COMPUTE, WAITING, IDLE)  # parts known for each rank, too
 
 
 class SampledRun(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class SampledRun(msgspec.Struct, frozen=True):
     steps: int  # 0: none were found
     step_from: str  # as in the view `steps`; window: no step was found
     ranks: tuple[int, ...]  # traced
-    world_size: int | None  # of the job, where told
+    world_size: int | None  # of the job, where known
     host: float  # part of what bounds a step that is the host's work, up to 1
     unprofiled: UnprofiledSteps | None  # None: without steps
     parts: Mapping[str, Samples]  # of a step; a part is not there where it is not known
@@ -208,7 +208,7 @@ def _classes(
 def _numbered(keys: Sequence[CollectiveClass | None]) -> tuple[list[CollectiveClass], Ints]:
     """The classes of some calls, and the place of each call's in them; -1: it has none.
 
-    They are compared as measured ones are: the size says what the count does.
+    They are compared as measured ones are: by size, without the count.
     """
     plain = {key: replace(key, count=None) for key in dict.fromkeys(filter(None, keys))}
     places = {key: k for k, key in enumerate(dict.fromkeys(plain.values()))}

@@ -13,7 +13,7 @@ from collscope.reports.compare.labels import Label
 from collscope.reports.compare.notes import Note, Weighed, WeightsCoverage
 
 # Of classes that fit equally well one is taken: place known before not known, and out of place
-# first, which is what a call is when nothing else is said.
+# first, the usual case.
 _PLACE_RANK = {None: 2, False: 0, True: 1}
 
 
