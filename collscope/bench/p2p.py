@@ -50,7 +50,7 @@ class P2pRun(msgspec.Struct, frozen=True):
     """What was measured; if it ended early, also why."""
 
     nranks: int
-    pairs: tuple[Pair, ...]  # as asked for
+    pairs: tuple[Pair, ...]  # as requested
     variants: tuple[str, ...]
     results: tuple[Result, ...]
     points: int  # pairs and sizes that were to be measured of each variant

@@ -105,8 +105,8 @@ class _Slots:
             best = max(rows, key=lambda r: r[1])[0]
             slot = RunSlot(class_id, comm, sum(r[2] for r in rows))
             if self.classes[class_id].shape is not None:
-                items, whole = self._transfers_of(best)
-                slot = RunSlot(class_id, comm, slot.calls, items, whole)
+                items, complete = self._transfers_of(best)
+                slot = RunSlot(class_id, comm, slot.calls, items, complete)
             self.slot_of_total[[r[0] - self.first for r in rows]] = len(self.found)
             self.found.append(slot)
         if uneven:

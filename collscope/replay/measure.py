@@ -31,7 +31,7 @@ from collscope.replay.host_limit import (
     hosts_of,
 )
 from collscope.replay.launch import Ended, Job, find_replayer, run_job
-from collscope.replay.mpi import RUN_ALONE, Place, launcher_words
+from collscope.replay.mpi import RUN_ALONE, LaunchedRank, launcher_words
 from collscope.replay.plan import Plan
 from collscope.replay.probe import probe
 from collscope.replay.results import (
@@ -80,7 +80,7 @@ class Outcome(msgspec.Struct, frozen=True):
     notice: Note | None = None
 
 
-class Part(msgspec.Struct, frozen=True):
+class PlanPart(msgspec.Struct, frozen=True):
     """One of several plans that go into one CSV, with the label and round of its rows."""
 
     plan: Plan
@@ -96,10 +96,10 @@ def measure(plan: Plan, session: Session, target: Target) -> Outcome:
     returns  every row of the CSV; nothing on another rank than 0
     raises   CollscopeError when nothing could be started; ReplayInterruptedError
     """
-    return measure_parts((Part(plan),), session, target)
+    return measure_parts((PlanPart(plan),), session, target)
 
 
-def measure_parts(parts: Sequence[Part], session: Session, target: Target) -> Outcome:
+def measure_parts(parts: Sequence[PlanPart], session: Session, target: Target) -> Outcome:
     """Run plans of equally many ranks, in each round and variant one after the other.
 
     As `measure` otherwise. Several cannot be resumed.
@@ -133,7 +133,7 @@ def measure_parts(parts: Sequence[Part], session: Session, target: Target) -> Ou
     return Outcome(measurements, error, crowded(measurements, nranks, _cores(session.place)))
 
 
-def _cores(place: Place | None) -> int:
+def _cores(place: LaunchedRank | None) -> int:
     """Cores of this host that the ranks share; a launcher may have bound this process to one."""
     return available_cores() if place is None else os.cpu_count() or 1
 
@@ -198,7 +198,7 @@ def _check_host(processes: int, session: Session) -> None:
 
 
 @contextmanager
-def _files(target: Target, place: Place | None) -> Iterator[tuple[Path, Path]]:
+def _files(target: Target, place: LaunchedRank | None) -> Iterator[tuple[Path, Path]]:
     """Folder for plans, and the CSV that the replayer writes; temporary ones are removed.
 
     Ranks of a launcher write a plan each, all the same, and each reads its own.
@@ -210,7 +210,7 @@ def _files(target: Target, place: Place | None) -> Iterator[tuple[Path, Path]]:
 
 
 def _run_all(
-    parts: Sequence[Part], session: Session, target: Target, files: tuple[Path, Path]
+    parts: Sequence[PlanPart], session: Session, target: Target, files: tuple[Path, Path]
 ) -> Ended:
     """Run every variant in every round; a class that fails in one does not stop the others.
 

@@ -31,23 +31,23 @@ _RANK_VARIABLES = (
 )
 
 
-class Place(msgspec.Struct, frozen=True):
+class LaunchedRank(msgspec.Struct, frozen=True):
     """This process among those that a launcher started."""
 
     rank: int
     size: int
 
 
-def launched(environment: Mapping[str, str]) -> Place | None:
+def launched(environment: Mapping[str, str]) -> LaunchedRank | None:
     """This process's place when srun or mpirun started several; None when it runs alone.
 
     >>> launched({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"})
-    Place(rank=3, size=8)
+    LaunchedRank(rank=3, size=8)
     """
     for rank, size in _RANK_VARIABLES:
         values = environment.get(rank, ""), environment.get(size, "")
         if all(value.isdigit() for value in values):
-            place = Place(int(values[0]), int(values[1]))
+            place = LaunchedRank(int(values[0]), int(values[1]))
             # One task is a shell within an allocation: the launcher is still to be started.
             return place if place.size > 1 else None
     return None

@@ -66,14 +66,14 @@ def _placed(plan: Plan, before: _Ranks, nranks: int) -> _Ranks:
             continue
         busy = {r for other in beside[comm] for r in placed.get(other, ())}
         wrapped = tuple(r % nranks for r in old)
-        whole = len(set(wrapped)) == len(old)
+        distinct = len(set(wrapped)) == len(old)
         free = [r for r in range(nranks) if r not in busy]
-        if whole and not busy & set(wrapped):
+        if distinct and not busy & set(wrapped):
             placed[comm] = wrapped
         elif len(free) >= len(old):
             placed[comm] = tuple(free[: len(old)])
         else:
-            placed[comm] = wrapped if whole else tuple(range(len(old)))
+            placed[comm] = wrapped if distinct else tuple(range(len(old)))
     return placed
 
 

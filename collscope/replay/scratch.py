@@ -17,7 +17,7 @@ from collscope.temporary import temporary_folder
 def scratch_folder(csv: Path | None, *, local: bool = False) -> Iterator[Path]:
     """A new folder, removed at the end.
 
-    It lies beside `csv`, the file of the results, else in the working folder: the ranks of other
+    It lies next to `csv`, the file of the results, else in the working folder: the ranks of other
     hosts find it there if these share a file system at all. Where the working folder cannot be
     written, or all is `local` to this host, it lies where the system keeps temporary files.
 

@@ -13,7 +13,7 @@ import msgspec
 
 from collscope.errors import InputError, ReplayError, UsageError
 from collscope.outputs import note_store, require_output
-from collscope.replay.mpi import Place, launched
+from collscope.replay.mpi import LaunchedRank, launched
 from collscope.replay.variants import Variant, parse_assignment, parse_variants
 from collscope.store.connection import open_store
 
@@ -91,7 +91,7 @@ class Session(msgspec.Struct, frozen=True):
     rounds: int = 1
     replayer: Path | None = None
     launcher: str | None = None
-    place: Place | None = None  # where a launcher started several of this process
+    place: LaunchedRank | None = None  # where a launcher started several of this process
     ranks: int | None = None  # at hand; None: as many as the plan needs
     oversubscribe: bool = False  # more ranks without a GPU than the host serves
 

@@ -267,8 +267,8 @@ def model_lines(system: System, op: Op, nranks: int, nnodes: int) -> tuple[CostL
     if per_node > 1:
         inside = bounds(system, Request(Op.ALL_GATHER, per_node, links=fabric.usable.value))
         assert inside is not None  # two ranks or more, and an operation with a bound
-        whole = choice.graph_gbps if per_node == fabric.gpus else None
-        rates.append(whole or inside.busbw_gbps)
+        graph_gbps = choice.graph_gbps if per_node == fabric.gpus else None
+        rates.append(graph_gbps or inside.busbw_gbps)
     if nodes > 1 and system.network is not None:
         network = system.network
         rates.append(system.nics(nranks, nnodes) * network.uni_gbps * network.usable.value)

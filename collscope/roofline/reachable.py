@@ -51,7 +51,7 @@ _UNKNOWN = Usable(1.0, 1.0, 1.0, "")
 _NO_RING_LOW = 0.3
 
 
-class _Part(msgspec.Struct, frozen=True):
+class _UsablePart(msgspec.Struct, frozen=True):
     """Part of a rate that an algorithm leaves: most likely, and the range of what was published."""
 
     value: float
@@ -63,26 +63,26 @@ class _Part(msgspec.Struct, frozen=True):
         return {"value": self.value, "low": self.low, "high": self.high}[end]
 
 
-_WHOLE = _Part(1.0, 1.0, 1.0)
+_WHOLE = _UsablePart(1.0, 1.0, 1.0)
 # Rings between nodes, of what the NICs carry (published tables of the calibration half). AllReduce:
 # 366 of 388 GB/s on 4 x 8 H100 (nccl-tests issue 309), 358 of 388 on 2 x 8 MI300X. Other
 # operations: 326 of 380 on 2 x 8 H200 (GCP A3 Ultra), 308 of 388 on 2 x 8 B200, 189 of 190 with
 # TCPXO, 32 of 47.5 with one GPU per node.
-_BETWEEN_REDUCE = _Part(0.94, 0.88, 1.0)
-_BETWEEN = _Part(0.82, 0.64, 1.0)
+_BETWEEN_REDUCE = _UsablePart(0.94, 0.88, 1.0)
+_BETWEEN = _UsablePart(0.82, 0.64, 1.0)
 # One GPU per node: 32 of 47.5 on 2 x 1 H200 (AllGather).
-_ONE_GPU = _Part(0.67, 0.6, 1.0)
+_ONE_GPU = _UsablePart(0.67, 0.6, 1.0)
 # Trees between nodes: 236 of 340 GB/s on 2 x 4 H100, 78 of 89 on 2 x 8 A100 with EFA.
-_TREE = _Part(0.78, 0.6, 1.0)
+_TREE = _UsablePart(0.78, 0.6, 1.0)
 # NCCL's speed table has 24 and 48 GB/s for NICs of 25 and 50: such channels are not doubled at 25
 # and 50 GB/s (search.cc).
 _ONE_CHANNEL_GBPS = 25.0
 # AllToAll and Send/Recv between nodes. NCCL: 42 of 91 and 19.6 of 48.5 GB/s on 2 x 8 B200, 46 of 91
 # on 2 x 8 RTX 6000D, few channels per peer and 128 KiB chunks (src/init.cc); with more channels up
 # to the whole. RCCL: 91 of 89 GB/s on 2 x 8 MI355X.
-_PAIRS = {"nccl": _Part(0.48, 0.38, 1.0), "rccl": _Part(1.0, 0.85, 1.0)}
+_PAIRS = {"nccl": _UsablePart(0.48, 0.38, 1.0), "rccl": _UsablePart(1.0, 0.85, 1.0)}
 # AllGather and ReduceScatter of two GPUs on one node: 483 of 722 GB/s on 2 B200.
-_OF_TWO = _Part(0.68, 0.62, 0.9)
+_OF_TWO = _UsablePart(0.68, 0.62, 0.9)
 # With up to four GPUs per node NCCL takes rings: stas00/ml-engineering, NCCL 2.27.7 on H200, B200.
 _MOST_BY_RING = 4
 

@@ -137,7 +137,7 @@ def parse(text: str | Iterable[str]) -> TunerFile:
 def render(rows: Sequence[TunerRow], comments: Sequence[str] = ()) -> str:
     """A CSV that this plugin and NVIDIA's and RCCL's example plugins read alike.
 
-    comments  stand on top; long ones are wrapped
+    comments  the first lines; long ones are wrapped
     raises    UsageError for a row that no plugin could apply, and for more than `MOST_ROWS`
     """
     if len(rows) > MOST_ROWS:

@@ -93,21 +93,21 @@ def standings(
     floor = noise_floor(repeats)
     challengers = sum(name not in (present, default) for name in times)
     found = {}
-    for name, mine in times.items():
-        if not mine:
+    for name, rounds in times.items():
+        if not rounds:
             continue
-        first = _against(times.get(present), mine, challengers)
-        second = _against(times.get(default), mine, challengers)
+        first = _against(times.get(present), rounds, challengers)
+        second = _against(times.get(default), rounds, challengers)
         allowed = name == default or second is None or not second.doubtful(floor)
         reference = first if first is not None else second
         better = name != present and reference is not None and reference.beyond(floor)
         if first is None and name == default:
-            better = len(mine) >= FEWEST_ROUNDS  # what runs is better than what does not
+            better = len(rounds) >= FEWEST_ROUNDS  # what runs is better than what does not
         found[name] = Standing(
-            median(mine.values()), first, second, accepted=better and allowed, allowed=allowed
+            median(rounds.values()), first, second, accepted=better and allowed, allowed=allowed
         )
     return found, floor
 
 
-def _against(other: Rounds | None, mine: Rounds, compared: int) -> Improvement | None:
-    return improvement(other, mine, compared) if other else None
+def _against(other: Rounds | None, rounds: Rounds, compared: int) -> Improvement | None:
+    return improvement(other, rounds, compared) if other else None

@@ -31,7 +31,7 @@ def doubtful(state: State, found: Confirmed, classes: Collection[int]) -> set[in
 
 def unproven(state: State, found: Confirmed, classes: Collection[int]) -> set[int]:
     """Classes of the rows that do not surely win against the default over all their classes."""
-    return {c for row in state.choice.rows for c in _of_no_use(state, found, row, classes)}
+    return {c for row in state.choice.rows for c in _unproven_classes(state, found, row, classes)}
 
 
 def why_withdrawn(state: State, found: Confirmed, classes: Collection[int]) -> str | None:
@@ -48,7 +48,7 @@ def why_withdrawn(state: State, found: Confirmed, classes: Collection[int]) -> s
         return f"the choice failed on {names(state, broken)}"
     if below_default and state.choice.environment:
         return f"slower than the library default on {names(state, below_default)}"
-    if state.gain is not None and _lost(state.gain):
+    if state.gain is not None and _no_sure_gain(state.gain):
         return "the gain of the search was not confirmed"
     return None
 
@@ -98,27 +98,27 @@ def gain(state: State, found: Confirmed) -> Gain | None:
     )
 
 
-def _lost(found: Gain) -> bool:
+def _no_sure_gain(found: Gain) -> bool:
     """No sure gain; of fewer rounds than an interval needs, none at all."""
-    return not _gained(found.collective, found.collective_low, found.rounds)
+    return not _surely_gained(found.collective, found.collective_low, found.rounds)
 
 
-def _gained(saved: float, low: float, rounds: int) -> bool:
+def _surely_gained(saved: float, low: float, rounds: int) -> bool:
     return low > 0 if rounds >= FEWEST_ROUNDS else saved > 0
 
 
-def _of_no_use(
+def _unproven_classes(
     state: State, found: Confirmed, row: TunerRow, classes: Collection[int]
 ) -> list[int]:
     """Classes of a row that, all together, are not surely faster than with the default."""
-    mine = _classes_of(state, row, classes)
-    calls = {w.class_id: w.calls for w in state.weighed() if w.class_id in mine}
+    row_classes = _classes_of(state, row, classes)
+    calls = {w.class_id: w.calls for w in state.weighed() if w.class_id in row_classes}
     default = state.search.default
     before = confirmation.total(found, default, calls, {}, default)
     after = confirmation.total(found, TUNED, calls, {}, default)
     saved = improvement(before, after)
-    proven = saved is not None and _gained(saved.saved, saved.low, saved.rounds)
-    return [] if proven else mine
+    proven = saved is not None and _surely_gained(saved.saved, saved.low, saved.rounds)
+    return [] if proven else row_classes
 
 
 def _classes_of(state: State, row: TunerRow, classes: Iterable[int]) -> list[int]:

@@ -130,7 +130,7 @@ def _since(begin: float) -> float:
     return time.monotonic() - begin
 
 
-def say(text: str, *, always: bool = False) -> None:
+def print_progress(text: str, *, always: bool = False) -> None:
     """Print a line for the user; `always`: also off a terminal, to explain the replayer's lines."""
     if always or sys.stderr.isatty():
         sys.stderr.write(f"tune: {one_line(text)}\n")

@@ -12,8 +12,8 @@ from collscope.roofline.system import System
 from collscope.tuning.intervals import Shape
 from collscope.tuning.settings import (
     CHANNELS,
-    Place,
     Setting,
+    TuningTarget,
     other_settings,
     pair_settings,
     why_not,
@@ -23,11 +23,11 @@ from collscope.tuning.state import State, TuningRequest
 MODEL_FACTOR = 2.0  # a setting that the model puts so far above the measured default is left out
 
 
-def offer(state: State) -> dict[int, list[str]]:
+def offer_settings(state: State) -> dict[int, list[str]]:
     """Settings by class to tune, put into the search; what is left out everywhere is noted."""
     assert state.worth is not None  # asked before
     shapes = {c: state.shape(c) for c in state.worth.kept}
-    found = offered(
+    found = settings_offered(
         state.request,
         state.place,
         shapes,
@@ -48,9 +48,9 @@ class Offered(msgspec.Struct, frozen=True):
     excluded: dict[str, str]  # settings that no class has, and why
 
 
-def offered(
+def settings_offered(
     request: TuningRequest,
-    place: Place,
+    place: TuningTarget,
     shapes: Mapping[int, Shape],
     known: Mapping[str, Setting],
     reason_of: Callable[[Setting, int], str | None],

@@ -15,13 +15,13 @@ from collscope.model.note import Note
 from collscope.tuning import confirm
 from collscope.tuning.choose import NOTHING, PRESENT
 from collscope.tuning.intervals import Shape
-from collscope.tuning.offers import Offered, offered, search_launches
+from collscope.tuning.offers import Offered, search_launches, settings_offered
 from collscope.tuning.records import DRY_RUN, SettingRow, TunedClass, Tuning
 from collscope.tuning.settings import (
     CHANNELS,
     DEFAULT,
-    Place,
     Setting,
+    TuningTarget,
     place_of,
     present_setting,
     why_not,
@@ -46,7 +46,7 @@ def preview(request: TuningRequest) -> Tuning:
         shape = shapes[class_id]
         return why_not(setting, shape.op, shape.nranks, shape.nnodes, place)
 
-    found = offered(request, place, shapes, known, reason_of)
+    found = settings_offered(request, place, shapes, known, reason_of)
     return Tuning(
         outcome=DRY_RUN,
         why=_why(request, len(known), len(found.settings), place),
@@ -56,7 +56,7 @@ def preview(request: TuningRequest) -> Tuning:
         nranks=request.plan.nranks,
         seed=request.seed,
         present=request.present,
-        present_told=request.told,
+        present_known=request.settings_logged,
         traced_blocks=request.blocks,
         kept=request.kept,
         job=request.job,
@@ -78,10 +78,10 @@ def preview(request: TuningRequest) -> Tuning:
 
 def _settings(known: Mapping[str, Setting], found: Offered) -> Iterator[SettingRow]:
     for name, s in known.items():
-        yield SettingRow(name, s.told, 0, len(found.legal), "reference")
+        yield SettingRow(name, s.variables_text, 0, len(found.legal), "reference")
     for name, s in found.settings.items():
         classes = sum(name in names for names in found.legal.values())
-        yield SettingRow(name, s.told, 0, classes, "to be tried")
+        yield SettingRow(name, s.variables_text, 0, classes, "to be tried")
     for name, why in found.excluded.items():
         yield SettingRow(name, "", 0, 0, f"left out: {why}")
 
@@ -122,7 +122,7 @@ def _shapes(request: TuningRequest) -> dict[int, Shape]:
     return found
 
 
-def _why(request: TuningRequest, references: int, settings: int, place: Place) -> str:
+def _why(request: TuningRequest, references: int, settings: int, place: TuningTarget) -> str:
     """Launches and seconds, in words."""
     survey, labels = references, references + 1
     search = round(search_launches(references + settings, place.library))
@@ -169,7 +169,7 @@ def _classes(
     return tuple(rows)
 
 
-def _notices(request: TuningRequest, place: Place) -> tuple[Note, ...]:
+def _notices(request: TuningRequest, place: TuningTarget) -> tuple[Note, ...]:
     where = "planned for one node"
     if request.nnodes:
         where = f"planned for {count(request.nnodes, 'node')}, as in the job's logs"

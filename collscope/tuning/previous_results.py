@@ -43,7 +43,7 @@ def set_aside(out: Path, present: Iterable[Variable]) -> None:
         _move(files, out / EARLIER)
 
 
-def put_back(out: Path) -> bool:
+def restore(out: Path) -> bool:
     """Bring back the waiting results, after a tune that measured nothing; False: none wait."""
     waiting = _files(out / EARLIER)
     if waiting:

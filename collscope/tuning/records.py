@@ -113,7 +113,8 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     nranks: int  # of the plan
     seed: int  # of the order of launches
     present: tuple[Variable, ...]  # knobs that the job sets
-    present_told: bool  # by its logs; else knobs may be set that are not known
+    # by its logs; else knobs may be set that are unknown
+    present_known: bool = msgspec.field(name="present_told")
     # fewest and most thread blocks of the collectives' kernels in the job's traces; None: unknown
     traced_blocks: tuple[int, int] | None
     kept: tuple[tuple[str, str], ...]  # other variables of every launch: name and value

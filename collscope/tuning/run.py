@@ -13,7 +13,7 @@ from collscope.tuning import finish, previous_results
 from collscope.tuning.choose import NOTHING, PLUGIN, PRESENT, Candidate, Choice, choose
 from collscope.tuning.gpus import NO_GPU, require_gpu
 from collscope.tuning.launches import Launches
-from collscope.tuning.offers import offer
+from collscope.tuning.offers import offer_settings
 from collscope.tuning.plugin import LIBRARY, installed_plugin
 from collscope.tuning.records import NOT_WORTH, NOTHING_BETTER
 from collscope.tuning.search import Clock, Search
@@ -57,7 +57,7 @@ def tune(state: State) -> None:
     share, basis = state.worth.share, state.request.job.basis
     known = "" if share is None else f" ({basis})"
     state.notices.append(Note("worth", {"share": share, "basis": basis}, state.worth.why + known))
-    legal = offer(state)
+    legal = offer_settings(state)
     for name in state.search.begin(state.worth.kept, legal):
         state.excluded[name] = "no time left: raise --time-limit"
     named = state.request.named
@@ -102,7 +102,7 @@ def _choose(state: State) -> None:
         here = "they need NCCL or RCCL" if state.place.library is None else "none fits this job"
         state.why = rounds if tried else f"there is no other setting to try: {here}"
         return
-    state.choice = choose(state.everything())
+    state.choice = choose(state.choice_input())
     if state.choice.kind == PLUGIN and installed_plugin() is None:
         state.choice = Choice(NOTHING, {}, why=f"rows need {LIBRARY}, which was not built")
     if state.choice.kind == NOTHING:

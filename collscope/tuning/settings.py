@@ -123,7 +123,7 @@ class Setting(msgspec.Struct, frozen=True):
         return self.algorithm is not None and self.protocol is not None
 
     @property
-    def told(self) -> str:
+    def variables_text(self) -> str:
         """Its variables for people."""
         return " ".join(f"{k}={v}" for k, v in self.environment) or "(all knobs unset)"
 
@@ -131,7 +131,7 @@ class Setting(msgspec.Struct, frozen=True):
 DEFAULT = Setting("default", family="any")
 
 
-class Place(msgspec.Struct, frozen=True):
+class TuningTarget(msgspec.Struct, frozen=True):
     """Library and machine that settings are tried on."""
 
     library: str | None  # nccl, rccl; None: neither, as on the host backend
@@ -152,7 +152,7 @@ class Place(msgspec.Struct, frozen=True):
 
 def place_of(
     library: str | None, device: str | None, *, nvls: bool, seen: Collection[str]
-) -> Place:
+) -> TuningTarget:
     """Place of a measurement's library ("nccl 2.28.9") and device.
 
     seen  algorithms as logs spell them
@@ -161,7 +161,7 @@ def place_of(
     parts = version.split(".") if version else []
     numbers = tuple(int(p) for p in parts) if all(p.isdigit() for p in parts) else ()
     known = frozenset(found for text in seen if (found := plugin_name(text)))
-    return Place(
+    return TuningTarget(
         name if name in ("nccl", "rccl") else None, numbers, device or "", nvls=nvls, seen=known
     )
 
@@ -219,7 +219,9 @@ def read_setting(name: str, environment: Sequence[tuple[str, str]]) -> Setting:
     return Setting(name, tuple(environment), algorithm, protocol, channels, family)
 
 
-def pair_setting(algorithm: str, protocol: str, channels: int | None, place: Place) -> Setting:
+def pair_setting(
+    algorithm: str, protocol: str, channels: int | None, place: TuningTarget
+) -> Setting:
     """The variables that force an algorithm, a protocol and, where given, a number of channels."""
     environment = [
         ("NCCL_ALGO", ENV_ALGORITHM[algorithm]),
@@ -234,7 +236,7 @@ def pair_setting(algorithm: str, protocol: str, channels: int | None, place: Pla
     return Setting(name, tuple(environment), algorithm, protocol, channels)
 
 
-def pair_settings(place: Place) -> tuple[Setting, ...]:
+def pair_settings(place: TuningTarget) -> tuple[Setting, ...]:
     """Every algorithm and protocol that the library has, the likelier first."""
     if place.library is None:
         return ()
@@ -246,7 +248,7 @@ def pair_settings(place: Place) -> tuple[Setting, ...]:
     return tuple(pair_setting(a, p, None, place) for a, p in pairs)
 
 
-def channel_settings(best: Sequence[Setting], place: Place) -> tuple[Setting, ...]:
+def channel_settings(best: Sequence[Setting], place: TuningTarget) -> tuple[Setting, ...]:
     """Numbers of channels for the settings that did best."""
     return tuple(
         pair_setting(s.algorithm, s.protocol, channels, place)
@@ -256,7 +258,7 @@ def channel_settings(best: Sequence[Setting], place: Place) -> tuple[Setting, ..
     )
 
 
-def other_settings(place: Place, ops: Collection[Op], nnodes: int) -> tuple[Setting, ...]:
+def other_settings(place: TuningTarget, ops: Collection[Op], nnodes: int) -> tuple[Setting, ...]:
     """Point-to-point channels where the job has such calls, transports where it has several nodes.
 
     nnodes  of the largest communicator
@@ -283,7 +285,7 @@ def other_settings(place: Place, ops: Collection[Op], nnodes: int) -> tuple[Sett
     return tuple(found)
 
 
-def why_not(setting: Setting, op: Op, nranks: int, nnodes: int, place: Place) -> str | None:
+def why_not(setting: Setting, op: Op, nranks: int, nnodes: int, place: TuningTarget) -> str | None:
     """Why a setting is not tried on a class, without the operation's name; None when it is.
 
     nranks, nnodes  of the class's communicator, here
@@ -305,13 +307,15 @@ def why_not(setting: Setting, op: Op, nranks: int, nnodes: int, place: Place) ->
     return reason
 
 
-def _has_ll128(place: Place) -> bool:
+def _has_ll128(place: TuningTarget) -> bool:
     """Whether RCCL's source lets LL128 be chosen there; an unknown version counts as an old one."""
     since = next((v for gpu, v in _LL128_SINCE.items() if gpu in place.device), None)
     return since is not None and (place.version or (2,)) >= since
 
 
-def _why_not_algorithm(algorithm: str, op: Op, shape: tuple[int, int], place: Place) -> str | None:
+def _why_not_algorithm(
+    algorithm: str, op: Op, shape: tuple[int, int], place: TuningTarget
+) -> str | None:
     nranks, nnodes = shape
     if op not in _SERVED[algorithm]:
         return f"no {algorithm}"

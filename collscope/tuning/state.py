@@ -11,12 +11,12 @@ from collscope.model.note import Note
 from collscope.replay.plan import Plan
 from collscope.replay.session import Session
 from collscope.roofline.system import System
-from collscope.tuning.choose import NOTHING, PRESENT, Candidate, Choice, Everything
+from collscope.tuning.choose import NOTHING, PRESENT, Candidate, Choice, ChoiceInput
 from collscope.tuning.confirm import Confirmed
 from collscope.tuning.intervals import Shape
 from collscope.tuning.records import Gain, JobTime, Variable
 from collscope.tuning.search import Search
-from collscope.tuning.settings import DEFAULT, Place, Setting
+from collscope.tuning.settings import DEFAULT, Setting, TuningTarget
 from collscope.tuning.worth import Weighed, Worth
 
 CHANNELS = "channels"  # in `named`: numbers of channels too
@@ -32,11 +32,11 @@ class TuningRequest(msgspec.Struct, frozen=True):
     class_ids   number that the report has for a class of the plan; empty: made from no run
     present     the job's own knobs
     left_out    knobs that the logs set and no launch gets, since a log must not name files
-    told        the run's logs hold the variables of its environment
+    settings_logged  the run's logs hold the variables of its environment
     blocks      fewest and most thread blocks of collective kernels in the run's traces; None:
                 unknown
     kept        other variables, which hold for every launch; empty: not set there
-    candidates  settings of the user's own, tried beside ours
+    candidates  settings of the user's own, tried in addition to ours
     roofs_us    of classes of the plan, where a roof is known
     system      for the library's model; None: nothing is screened out by it
     seen        algorithms in the run's logs
@@ -62,7 +62,7 @@ class TuningRequest(msgspec.Struct, frozen=True):
     out: Path
     db: Path
     run: str
-    told: bool = False
+    settings_logged: bool = False
     blocks: tuple[int, int] | None = None
     prefix: str = ""
     time_limit_s: float = 300.0
@@ -78,7 +78,7 @@ class State(msgspec.Struct):
 
     request: TuningRequest
     search: Search
-    place: Place = msgspec.field(default_factory=lambda: Place(None))
+    place: TuningTarget = msgspec.field(default_factory=lambda: TuningTarget(None))
     worth: Worth | None = None
     candidates: tuple[Candidate, ...] = ()
     choice: Choice = msgspec.field(default_factory=lambda: Choice(NOTHING, {}))
@@ -124,13 +124,13 @@ class State(msgspec.Struct):
         job = self.request.job
         if job.time_ns is not None:
             return job.time_ns / 1e9
-        whole = sum(w.calls * w.now_us for w in self.weighed()) / 1e6
-        return whole / job.fraction if job.fraction else None
+        collective_s = sum(w.calls * w.now_us for w in self.weighed()) / 1e6
+        return collective_s / job.fraction if job.fraction else None
 
-    def everything(self) -> Everything:
+    def choice_input(self) -> ChoiceInput:
         """What a choice is made of."""
         settings = self.search.settings | {DEFAULT.name: DEFAULT}
-        return Everything(self.candidates, settings, self._sizes(), self.place)
+        return ChoiceInput(self.candidates, settings, self._sizes(), self.place)
 
     def _sizes(self) -> list[tuple[Shape, int]]:
         """Of every class of the plan; a class without times counts with the nodes of others."""

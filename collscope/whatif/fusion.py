@@ -12,7 +12,7 @@ from collscope.whatif.predict import interval, line_us, slope, step_us
 from collscope.whatif.recommend import bucket_cap_mb, choose
 from collscope.whatif.records import Fusion, FusionRequest, FusionRow, PerBucket, Recommended
 from collscope.whatif.setup import Job, candidates, make_job, measured_times
-from collscope.whatif.times import Floats, Times
+from collscope.whatif.times import AllReduceTimes, Floats
 
 _LEAST_R_SQUARED = 0.5  # a line that explains less than half of the differences is of no use
 
@@ -42,7 +42,7 @@ def _sizes(buckets: Sequence[Bucket]) -> tuple[int, ...]:
     return tuple(bucket.size_bytes for bucket in buckets)
 
 
-def _too_far(times: Times, steps: Iterable[Sequence[Bucket]]) -> Note:
+def _too_far(times: AllReduceTimes, steps: Iterable[Sequence[Bucket]]) -> Note:
     """Which sizes lie too far from the measured ones, and how to measure them."""
     sizes = [size for buckets in steps for size in _sizes(buckets)]
     low, high = min(sizes), max(sizes)
@@ -67,7 +67,7 @@ def row_of(
     setting: int | None,
     buckets: Sequence[Bucket],
     total: Floats | None,
-    times: Times | None,
+    times: AllReduceTimes | None,
 ) -> FusionRow:
     """Row of a setting.
 

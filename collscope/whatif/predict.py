@@ -13,7 +13,7 @@ import numpy as np
 
 from collscope.roofline.fit import Hockney
 from collscope.whatif.policies import Bucket
-from collscope.whatif.times import HIGH, LOW, Floats, Times
+from collscope.whatif.times import HIGH, LOW, AllReduceTimes, Floats
 
 
 class Production(msgspec.Struct, frozen=True):
@@ -62,7 +62,9 @@ def recorded(sizes: Sequence[int], ready_us: Sequence[float]) -> Production:
     )
 
 
-def step_us(buckets: Sequence[Bucket], times: Times, production: Production | None) -> Floats:
+def step_us(
+    buckets: Sequence[Bucket], times: AllReduceTimes, production: Production | None
+) -> Floats:
     """Estimate and resamples of what a step's buckets take in µs, shape (1 + resamples,).
 
     production  None: blocking or queued, the sum of the buckets' times; else the end of the last

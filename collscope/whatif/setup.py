@@ -22,7 +22,7 @@ from collscope.whatif.load import RecordedStep, load_measured, load_step
 from collscope.whatif.policies import DEFAULT_CAP_BYTES, Bucket, Policy, make_buckets
 from collscope.whatif.predict import Production, recorded, uniform
 from collscope.whatif.records import BLOCKING, LISTED, OVERLAPPED, QUEUED, REVERSED, FusionRequest
-from collscope.whatif.times import Times, make_times, require_alike
+from collscope.whatif.times import AllReduceTimes, make_times, require_alike
 
 _DEFAULT_THRESHOLDS = "64K..256M*2"
 _DEFAULT_COUNTS = "1..64*2"
@@ -141,7 +141,9 @@ def candidates(request: FusionRequest, sizes: Sequence[int]) -> dict[int, tuple[
     return {setting: buckets for buckets, setting in first.items()}
 
 
-def measured_times(request: FusionRequest, job: Job) -> tuple[Times, Job, str, tuple[Note, ...]]:
+def measured_times(
+    request: FusionRequest, job: Job
+) -> tuple[AllReduceTimes, Job, str, tuple[Note, ...]]:
     """Times of a label, the job with the ranks measured, where they are from, and notices.
 
     raises  InputError, NoVerdictError when the label has nothing that fits

@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 LOW, HIGH = 0.05, 0.95  # quantiles of an interval
 
 
-class Times(msgspec.Struct, frozen=True):
+class AllReduceTimes(msgspec.Struct, frozen=True):
     """Times of one operation on one shape of communicator by size.
 
     sizes               bytes, rising, shape (n,)
@@ -67,12 +67,14 @@ class Times(msgspec.Struct, frozen=True):
         return sum(not self.sizes[0] <= size <= self.sizes[-1] for size in sizes)
 
 
-def make_times(measured: Sequence[Measurement], name: str, *, exact: bool = False) -> Times:
+def make_times(
+    measured: Sequence[Measurement], name: str, *, exact: bool = False
+) -> AllReduceTimes:
     """Times from measurements of one operation, number of ranks and number of nodes.
 
     measured  measurements of one size are alternatives; the fastest counts
     name      of what was measured, for errors
-    exact     every size that will be asked for was measured: its own time counts, also where a
+    exact     every requested size was measured: its own time counts, also where a
               larger message was faster; else the monotone envelope of `roofline.fit`
     raises    NoVerdictError when none has a size and a time
     """
@@ -96,7 +98,7 @@ def make_times(measured: Sequence[Measurement], name: str, *, exact: bool = Fals
     noise = rng.normal(0.0, 1.0, (RESAMPLES, len(errors))) * errors
     noise = np.vstack([np.zeros(len(sizes) - 1), noise])
     line = hockney(curve.sizes, tuple(times[0].tolist())) if len(sizes) >= 3 else None
-    return Times(sizes, logs, noise, float(errors.max(initial=0.0)), line)
+    return AllReduceTimes(sizes, logs, noise, float(errors.max(initial=0.0)), line)
 
 
 def _floats(values: npt.ArrayLike) -> Floats:

@@ -34,7 +34,7 @@ from collscope.bench.p2p_plan import (
 from collscope.errors import UsageError
 from collscope.model import CopyTime, Measurement, Op
 from collscope.programs import installed_replayer, launchers
-from collscope.replay.mpi import Place
+from collscope.replay.mpi import LaunchedRank
 from collscope.replay.parse import parse_plan
 from collscope.replay.results import relabel
 from collscope.replay.session import Method, Session, Target
@@ -146,7 +146,7 @@ def test_a_ping_pong_alternates_and_shares_no_class_with_the_bandwidths() -> Non
 
 
 def test_a_rank_of_a_launcher_is_refused(tmp_path: Path) -> None:
-    session = Session(Method(), place=Place(0, 2))
+    session = Session(Method(), place=LaunchedRank(0, 2))
     with pytest.raises(UsageError, match="Run the command without a launcher"):
         run_p2p(P2pRequest(2), session, Target(tmp_path / "t.db", "main"))
 

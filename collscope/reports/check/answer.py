@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from collscope.model import CollectiveClass
 from collscope.reports.check.verdict import (
-    Broken,
+    BrokenClasses,
     ComparedClass,
     Decision,
     Doubt,
-    Lost,
+    MissingClasses,
     Reason,
     Verdict,
     decide,
@@ -144,7 +144,7 @@ def check(
 
     weights  calls by class of the job that is guarded; without it those of the baseline's plan,
              else a class weighs the time of one call
-    control  two measurements of one and the same thing: their differences raise the thresholds
+    control  two measurements of the same thing: their differences raise the thresholds
     """
     without = no_results((baseline, current))
     if without:
@@ -163,15 +163,15 @@ def check(
         elif not baseline.measured & current.measured:
             decision = Decision(Verdict.NO_VERDICT, Reason.NOTHING_COMMON)
         return _nothing(baseline, current, decision)
-    whole = sum(times[k] for k in common)
-    shares = [times[k] / whole for k in common]
+    total_time = sum(times[k] for k in common)
+    shares = [times[k] / total_time for k in common]
     pairs = [(baseline.classes[k].samples, current.classes[k].samples) for k in common]
     found = _believed(effects(pairs), baseline, current)
     floor = _control_floor(control)
     threshold = max(math.log1p(rules.threshold), floor)
     on_host = any("host" in label.circumstances["backend"] for label in (baseline, current))
     far = [0] * len(found) if on_host else _far(found)
-    judged = _judge(common, shares, pairs, _Found(found, threshold, rules.resolution, far))
+    judged = _judge(common, shares, pairs, _EffectsToJudge(found, threshold, rules.resolution, far))
     total = weighted_total(found, shares)
     untimed = 0 if weights is not None else len(baseline.measured - baseline.classes.keys())
     lost = _lost(times, current, untimed)
@@ -251,20 +251,20 @@ def _launches(judged: Sequence[ComparedClass]) -> Iterator[Note]:
         yield FewLaunches(few, len(judged))
 
 
-def _lost(times: Mapping[CollectiveClass, float], current: Label, untimed: int) -> Lost:
+def _lost(times: Mapping[CollectiveClass, float], current: Label, untimed: int) -> MissingClasses:
     counting = {k: t for k, t in times.items() if t > 0}
     keys = sorted(counting.keys() - current.classes.keys(), key=lambda k: (-counting[k], k))
     share = sum(counting[k] for k in keys) / sum(counting.values())
-    return Lost(tuple(keys), len(counting), share, untimed)
+    return MissingClasses(tuple(keys), len(counting), share, untimed)
 
 
-def _broken(baseline: Label, current: Label) -> Broken | None:
+def _broken(baseline: Label, current: Label) -> BrokenClasses | None:
     """What the current label does not do at all, or wrongly; None when nothing."""
     wrong = current.wrong - baseline.wrong
     failed = current.failed & (baseline.classes.keys() - baseline.failed)
     if not wrong and not failed:
         return None
-    return Broken(current.name, tuple(sorted(wrong)), tuple(sorted(failed)))
+    return BrokenClasses(current.name, tuple(sorted(wrong)), tuple(sorted(failed)))
 
 
 def _control_floor(control: tuple[Label, Label] | None) -> float:
@@ -283,20 +283,20 @@ def control_floor(log_ratios: Iterable[float]) -> float:
     return 3 * MAD_TO_SIGMA * median(sizes) if sizes else 0.0
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _EffectsToJudge(msgspec.Struct, frozen=True):
     """Effects of the common classes, and what they are held against."""
 
     effects: Sequence[Effect]
     threshold: float  # as an effect
     resolution: float
-    far: Sequence[int]  # as of `_far`
+    far: Sequence[int]  # result of `_far`
 
 
 def _judge(
     keys: Sequence[CollectiveClass],
     shares: Sequence[float],
     pairs: Sequence[tuple[Samples, Samples]],
-    found: _Found,
+    found: _EffectsToJudge,
 ) -> list[ComparedClass]:
     slower = discoveries([e.p_slower() for e in found.effects], DISCOVERY_RATE)
     faster = discoveries([e.p_faster() for e in found.effects], DISCOVERY_RATE)

@@ -17,7 +17,7 @@ from collscope.reports.compare.limits import Limits, limits
 from collscope.reports.compare.sides import Runs, load, name_traced_runs, sample_runs
 
 
-def limited(check: Check, limits: Limits) -> Check:
+def with_limits(check: Check, limits: Limits) -> Check:
     """The verdict with impossible values named; none when every class has one."""
     common = {row.key for row in check.classes if row.ratio is not None}
     found = tuple(v for v in limits.impossible if v.key in common)
@@ -70,7 +70,7 @@ def check_labels(
         labels = [baseline.label, current.label]
     else:
         found, labels = _check(db, names, runs, rules)
-    return found if on is None else limited(found, limits(on, labels[:2]))
+    return found if on is None else with_limits(found, limits(on, labels[:2]))
 
 
 def _check(db: Path, names: Names, runs: Runs, rules: Rules) -> tuple[Check, list[Label]]:

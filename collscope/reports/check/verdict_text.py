@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 from collscope.reports.check.answer import Check
 from collscope.reports.check.verdict import (
-    Broken,
+    BrokenClasses,
     ComparedClass,
     Decision,
     Doubt,
     JudgedStep,
-    Lost,
+    MissingClasses,
     Noise,
     Reason,
     Verdict,
-    moved,
-    those,
+    changed_classes,
+    effect_on_total,
 )
 from collscope.reports.compare.notes import NoResult
 from collscope.reports.rendering.class_words import class_phrase
@@ -47,7 +47,7 @@ def _reasons(decision: Decision) -> list[str]:
             sentences.append("Slower collectives fail the check even if the step is not slower.")
     elif step is not None and (step.slower or step.faster):
         how = "slower" if step.slower else "faster"
-        changed = those(judged, how)
+        changed = changed_classes(judged, how)
         if changed:
             sentences.append(_changed(changed, how))
     if decision.verdict is Verdict.REGRESSION:
@@ -56,10 +56,10 @@ def _reasons(decision: Decision) -> list[str]:
     sentences += _faster(decision)
     unseen = [j for j in judged if not j.seen]
     if unseen and decision.verdict is not Verdict.NO_VERDICT:
-        sentences.append(f"Not judged: {_unseen(unseen, len(judged))}")
+        sentences.append(f"Not judged: {_not_judged(unseen, len(judged))}")
     lost = decision.lost
     if lost is not None and lost.keys and decision.verdict is not Verdict.NO_VERDICT:
-        sentences.append(f"Missing: {_lost(lost)}.")
+        sentences.append(f"Missing: {_missing(lost)}.")
     return sentences
 
 
@@ -75,7 +75,7 @@ def _head(d: Decision) -> str:  # noqa: PLR0911 - one for each reason
             return _total(d.reason, d.total)
         case Reason.MISSING:
             assert d.lost is not None
-            return f"Too little was measured again. Missing: {_lost(d.lost)}. Measure these too."
+            return f"Too little was measured again. Missing: {_missing(d.lost)}. Measure these too."
         case Reason.BASELINE:
             assert d.lost is not None
             classes = d.lost.of + d.lost.untimed
@@ -188,7 +188,7 @@ def no_result_words(found: Sequence[NoResult]) -> str:
     return " ".join(sentences)
 
 
-def _broken(broken: Broken) -> str:
+def _broken(broken: BrokenClasses) -> str:
     kinds = (
         ("with wrong results", broken.wrong),
         ("without a time", broken.failed),
@@ -204,23 +204,24 @@ def _broken(broken: Broken) -> str:
 
 def _changed(deciding: Sequence[ComparedClass], how: str) -> str:
     first = ":" if len(deciding) == 1 else ". Largest effect:"
-    return f"{_are(deciding)} {how}{first} {_name(max(deciding, key=moved))}."
+    largest = max(deciding, key=effect_on_total)
+    return f"{_count_and_verb(deciding)} {how}{first} {_change_of_class(largest)}."
 
 
 def _undecided(judged: Sequence[ComparedClass], how: str) -> list[str]:
     """Sentences on classes that changed without a verdict following from it, if there are any."""
-    changed = sorted(those(judged, how), key=moved, reverse=True)
+    changed = sorted(changed_classes(judged, how), key=effect_on_total, reverse=True)
     if not changed:
         return []
-    names = ", ".join(map(_name, changed[:_NAMED])) + ", …" * (len(changed) > _NAMED)
+    names = ", ".join(map(_change_of_class, changed[:_NAMED])) + ", …" * (len(changed) > _NAMED)
     verdict = "a regression" if how == "slower" else "an improvement"
     alone = "This alone is" if len(changed) == 1 else "These alone are"
-    return [f"{_are(changed)} {how}: {names}. {alone} not enough for {verdict}."]
+    return [f"{_count_and_verb(changed)} {how}: {names}. {alone} not enough for {verdict}."]
 
 
 def _faster(decision: Decision) -> list[str]:
     """Sentence on classes that are faster, where that is no improvement."""
-    faster = those(decision.judged, "faster")
+    faster = changed_classes(decision.judged, "faster")
     if not faster or decision.verdict is Verdict.IMPROVEMENT:
         return []
     if decision.step is not None and decision.verdict is Verdict.NO_VERDICT:
@@ -229,7 +230,7 @@ def _faster(decision: Decision) -> list[str]:
     return _undecided(decision.judged, "faster")
 
 
-def _unseen(unseen: Sequence[ComparedClass], of: int) -> str:
+def _not_judged(unseen: Sequence[ComparedClass], of: int) -> str:
     """Classes that cannot be judged, and what their noise hides; ends a sentence."""
     widths = [half for j in unseen if (half := j.effect.half_width()) is not None]
     hides = f"hides changes of less than {_percent(max(widths))} %" if widths else "is unknown"
@@ -256,8 +257,8 @@ def _remedy(noise: Noise, of: int) -> str:
     if noise.doubt is Doubt.SPREAD:
         return f"Measure both labels in turns, in more rounds.{accept}"
     return (
-        f"Too noisy: {_unseen(noise.classes, of)} Measuring the labels separately more often does"
-        " not help. Measure longer calls too, or both labels in turns ('collscope replay"
+        f"Too noisy: {_not_judged(noise.classes, of)} Measuring the labels separately more often"
+        " does not help. Measure longer calls too, or both labels in turns ('collscope replay"
         f" --variant').{accept}"
     )
 
@@ -272,7 +273,7 @@ def _percent(effect: float) -> int:
     return math.ceil(100 * math.expm1(effect))
 
 
-def _lost(lost: Lost) -> str:
+def _missing(lost: MissingClasses) -> str:
     names = ", ".join(map(class_phrase, lost.keys[:_NAMED])) + ", …" * (len(lost.keys) > _NAMED)
     return (
         f"{len(lost.keys)} of the baseline's {count(lost.of, 'class', 'classes')} with"
@@ -280,11 +281,11 @@ def _lost(lost: Lost) -> str:
     )
 
 
-def _are(classes: Sequence[ComparedClass]) -> str:
+def _count_and_verb(classes: Sequence[ComparedClass]) -> str:
     return f"{count(len(classes), 'class', 'classes')} {'is' if len(classes) == 1 else 'are'}"
 
 
-def _name(j: ComparedClass) -> str:
+def _change_of_class(j: ComparedClass) -> str:
     return f"{class_phrase(j.key)} takes {math.exp(j.effect.log_ratio):.2f} times as long"
 
 

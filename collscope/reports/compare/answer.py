@@ -199,8 +199,8 @@ def compare(
         ),
     ]
     time = [_weight(first, key, weights) for key in common]
-    whole = sum(time)
-    if not whole:
+    total_time = sum(time)
+    if not total_time:
         raise InputError(
             f"run '{run}': no class of it was measured with every label. Measure them with "
             "'collscope replay', or compare without --weights."
@@ -209,7 +209,7 @@ def compare(
     classes = tuple(
         ClassComparison(
             key,
-            time[place[key]] / whole if weights is not None and key in place else None,
+            time[place[key]] / total_time if weights is not None and key in place else None,
             tuple(
                 _cell(label, key, by_label[i][place[key]] if key in place else None)
                 for i, label in enumerate(labels)

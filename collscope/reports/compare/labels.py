@@ -21,7 +21,7 @@ from collscope.store.measurements import (
 from collscope.units import count
 
 
-class Measured(msgspec.Struct, frozen=True):
+class MeasuredClass(msgspec.Struct, frozen=True):
     """One class with one label."""
 
     samples: Samples
@@ -33,7 +33,7 @@ class Label(msgspec.Struct, frozen=True):
     """Every class of a label with right results, and under what circumstances it was measured."""
 
     name: str
-    classes: dict[CollectiveClass, Measured]
+    classes: dict[CollectiveClass, MeasuredClass]
     left_out: int  # rows without a time: failed, timed out, skipped
     circumstances: dict[str, tuple[str, ...]]  # nnodes, method, backend, library, device, …
     # classes that failed, ran out of time or contradict themselves at least once
@@ -166,7 +166,7 @@ def _once(
     return kept
 
 
-def _measured(rows: Sequence[StoredMeasurement]) -> Measured:
+def _measured(rows: Sequence[StoredMeasurement]) -> MeasuredClass:
     """One class from its rows.
 
     A round is one of a source: rounds of two files did not take turns, whatever their numbers.
@@ -183,7 +183,7 @@ def _measured(rows: Sequence[StoredMeasurement]) -> Measured:
     together = Samples(rounds)
     # Time and bus bandwidth of a row have the same product for every row of a class.
     busbw = products[0] / together.time_us if products else None
-    return Measured(together, busbw, _calls(rows))
+    return MeasuredClass(together, busbw, _calls(rows))
 
 
 def _calls(rows: Sequence[StoredMeasurement]) -> int | None:

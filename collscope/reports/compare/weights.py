@@ -84,8 +84,8 @@ def _coverage(
     called: Sequence[tuple[CollectiveClass, int]],
     found: Sequence[tuple[CollectiveClass, int]],
 ) -> WeightsCoverage:
-    some, whole = _sums(found), _sums(called)
-    calls, size = (some[i] / whole[i] if whole[i] else None for i in range(2))
+    measured, all_calls = _sums(found), _sums(called)
+    calls, size = (measured[i] / all_calls[i] if all_calls[i] else None for i in range(2))
     return WeightsCoverage(run, len(found), len(called), calls, size)
 
 

@@ -162,7 +162,9 @@ def _tried(found: Tuning, shown: Sequence[TunedClass], rest: str) -> Iterable[Fi
         for c in shown if any(_of(c, t) and t.setting != PRESENT for t in found.tried)
     ]  # fmt: skip
     rows = [
-        (c, t, _chosen(c, tried) == t.setting) for c, tried in known for t in _telling(c, tried)
+        (c, t, _chosen(c, tried) == t.setting)
+        for c, tried in known
+        for t in _shown_settings(c, tried)
     ]
     if not rows:
         return
@@ -207,7 +209,7 @@ def _tried(found: Tuning, shown: Sequence[TunedClass], rest: str) -> Iterable[Fi
         "Left of 1, a setting is faster than the present one. Lines are the intervals that decided;"
         " they need enough rounds." + rest + more,
         make, cells,
-        {f"tried-{c.class_id}-{t.setting}": _says(c, t) for c, t, _ in rows},
+        {f"tried-{c.class_id}-{t.setting}": _tooltip(c, t) for c, t, _ in rows},
     )  # fmt: skip
 
 
@@ -222,7 +224,7 @@ def _chosen(c: TunedClass, tried: Sequence[Tried]) -> str | None:
     return c.setting
 
 
-def _telling(c: TunedClass, tried: Sequence[Tried]) -> list[Tried]:
+def _shown_settings(c: TunedClass, tried: Sequence[Tried]) -> list[Tried]:
     """The fastest settings of a class, and always the present and the chosen one."""
     always = {PRESENT, _chosen(c, tried)}
     return [t for i, t in enumerate(tried) if i < _MOST_SETTINGS or t.setting in always]
@@ -248,7 +250,7 @@ def _ratio(t: Tried) -> float:
     return 1 - (t.saved or 0.0)
 
 
-def _says(c: TunedClass, t: Tried) -> str:
+def _tooltip(c: TunedClass, t: Tried) -> str:
     interval = "" if t.low is None or t.high is None else f" ({1 - t.high:.3f} to {1 - t.low:.3f})"
     return (
         f"{_name(c)}\n{t.setting}: {figure(t.time_ns / 1e3, 4)} us, {_ratio(t):.3f} of the present"

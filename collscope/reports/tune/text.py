@@ -87,7 +87,7 @@ def _head(found: Tuning) -> Iterator[str]:
 
 def _present(found: Tuning) -> Iterator[str]:
     present = " ".join(f"{v.name}={v.value} ({v.origin})" for v in found.present)
-    if not present and found.present_told:
+    if not present and found.present_known:
         present = "the library default, no knob is set"
     if present:
         yield f"Present setting: {present}."
