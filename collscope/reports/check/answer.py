@@ -201,7 +201,7 @@ def check(
 def _far(found: Sequence[Effect]) -> list[int]:
     """1 and -1 for single values that are slower, or faster, by more than any noise makes them.
 
-    That of one class may be a slip: several say so, and none the opposite.
+    One class alone may be an outlier: several must agree, and none contradict.
     """
     bound = math.log(FAR_RATIO)
     far = [0 if e.error is not None or e.few else _sign(e.log_ratio, bound) for e in found]
@@ -214,9 +214,9 @@ def _sign(effect: float, bound: float) -> int:
 
 
 def _believed(found: Sequence[Effect], *labels: Label) -> list[Effect]:
-    """The effects; those of few launches on a host's cores lose their error.
+    """The effects; without an error for few launches on host cores.
 
-    What is assumed of launches holds for GPUs: on shared cores one may take many times another's.
+    The assumed variation of launches holds for GPUs: on shared cores it may be many times larger.
     """
     if not any("host" in label.circumstances["backend"] for label in labels):
         return list(found)
@@ -259,7 +259,7 @@ def _lost(times: Mapping[CollectiveClass, float], current: Label, untimed: int) 
 
 
 def _broken(baseline: Label, current: Label) -> BrokenClasses | None:
-    """What the current label does not do at all, or wrongly; None when nothing."""
+    """Classes that are wrong or failed in the current label; None without any."""
     wrong = current.wrong - baseline.wrong
     failed = current.failed & (baseline.classes.keys() - baseline.failed)
     if not wrong and not failed:
@@ -284,7 +284,7 @@ def control_floor(log_ratios: Iterable[float]) -> float:
 
 
 class _EffectsToJudge(msgspec.Struct, frozen=True):
-    """Effects of the common classes, and what they are held against."""
+    """Effects of the common classes, and the limits that they are compared with."""
 
     effects: Sequence[Effect]
     threshold: float  # as an effect

@@ -100,7 +100,7 @@ class MissingClasses(msgspec.Struct, frozen=True):
 
 
 class BrokenClasses(msgspec.Struct, frozen=True):
-    """Classes that the current label does wrongly, or not at all."""
+    """Classes that are wrong or failed in the current label."""
 
     label: str
     wrong: tuple[CollectiveClass, ...]
@@ -220,7 +220,7 @@ def _noise(judged: Sequence[ComparedClass], covered: float, seen: float) -> Nois
 def _enough_resolution(
     unseen: Sequence[ComparedClass], covered: float, seen: float
 ) -> float | None:
-    """The resolution at which enough could be judged; None when it would say too little."""
+    """The resolution at which enough could be judged; None when it would be of no use."""
     for half, share in sorted(
         (half, j.share) for j in unseen if (half := j.effect.half_width()) is not None
     ):

@@ -120,7 +120,7 @@ def key_of(row: StoredMeasurement) -> CollectiveClass:
 
 
 def aligned(first: Label, other: Label) -> Label:
-    """A label whose classes are named as those classes of the first that they serve.
+    """A label whose classes are named like the matching classes of the first label.
 
     A class that serves no class of the first, or several equally well, keeps its name.
     """

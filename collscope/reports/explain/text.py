@@ -164,7 +164,7 @@ def _meanings(explanation: Explained) -> Iterator[str]:
 def _causes(explanation: Explained) -> str:
     """The parts that matter, the largest first; those whose sign is known before the others.
 
-    The pace of the hosts is no cause: it differs between two starts of one setting, too.
+    Host speed is no cause: it also varies between runs with equal settings.
     """
     known = [(p, p.ns) for p in explanation.parts if p.ns is not None]
     most = max(abs(explanation.remainder_ns), *(abs(ns) for _, ns in known))
@@ -173,7 +173,7 @@ def _causes(explanation: Explained) -> str:
     hosts, others = ([p for p in large if (p.part == "host") is host] for host in (True, False))
     firm, unsure = ([p for p in others if _firm(p) is sign] for sign in (True, False))
     if any(not c.both for c in explanation.causes):
-        # One run has a cause of its own, which is named below: what is not sure explains less.
+        # One run has a cause of its own, named below: uncertain parts explain less.
         word = "Cause" if len(firm) == 1 else "Causes"
         return f"{word}: {', '.join(map(_with_range, firm))}." if firm else ""
     sentences = [
@@ -341,7 +341,7 @@ def _basis(explanation: Explained) -> Iterator[str]:
 
 
 def _hidden(explanation: Explained) -> str:
-    """Why hosts of another pace add nothing to the step."""
+    """Why hosts of a different speed add nothing to the step."""
     assert explanation.host_pace is not None
     (host,) = (p.ns or 0 for p in explanation.parts if p.part == "host")
     adds = abs(host) >= _SMALL * explanation.first.step_ns
