@@ -480,7 +480,7 @@ def test_a_rank_whose_mpi_cannot_start_is_told_the_pmi(
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
     done = collscope("replay", "--plan", plan, "--replayer", script, "--db", tmp_path / "t.db")
     assert done.code == 6
-    assert "the replayer ended with status 16, see above. Nothing was measured. Where" in done.err
+    assert "the replayer ended with status 16, see above. Nothing was measured. If MPI" in done.err
     assert "MPICH needs 'srun --mpi=pmi2'" in done.err
 
 

@@ -61,7 +61,7 @@ void too_few_gpus() {
     CHECK(refusal({unnamed, unnamed, unnamed}, 1) ==
           "3 GPUs are needed, but there are 2, which every process sees");
     CHECK(refusal({unnamed, {{"", "", ""}}, unnamed, unnamed}, 1)
-              .starts_with("4 GPUs are needed, and processes see 2 each"));
+              .starts_with("4 GPUs are needed, but processes see 2 each"));
     // Partitions of one GPU share its name; RCCL tells whether they are the same.
     CHECK(refusal({seen({1}), seen({1})}, 1, true).empty());
     CHECK(!refusal({seen({0, 1}), seen({0, 1}), seen({0, 1})}, 1, true).empty());

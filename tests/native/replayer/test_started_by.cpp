@@ -42,8 +42,7 @@ void slurm_without_a_pmi() {
 void slurm_with_another_pmi() {
     const Environment pmix =
         with(slurm, {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "slurm.pmix.7.0"}});
-    CHECK(told(pmix, "mpich 5.0.2").find("offers PMIx, which it did not use") !=
-          std::string::npos);
+    CHECK(told(pmix, "mpich 5.0.2").find("offers PMIx, which it did not use") != std::string::npos);
     const Environment pmi2 = with(slurm, {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"PMI_FD", "18"}});
     const std::string open_mpi = told(pmi2, "openmpi 5.0.8");
     CHECK(open_mpi.find("offers PMI-1 or PMI-2, which it did not use") != std::string::npos);
