@@ -113,7 +113,7 @@ def render(checks: Sequence[Check], columns: int | None = None) -> str:
             lines += _folded(" " * (width + 11), f"to fix: {check.fix}", columns)
     lacking = [check.name for check in checks if check.required and check.found is not True]
     if lacking == ["store"]:
-        lines.append("ingest cannot write here: store. report reads a store that is there.")
+        lines.append("ingest cannot write here: store. report can read an existing store.")
     elif lacking:
         lines.append(f"ingest and report cannot work: {', '.join(lacking)}.")
     else:
@@ -195,7 +195,7 @@ def _check_writable(db: Path) -> Check:
         return Check("store", False, f"{folder}: {error.strerror}", fix, True)
     if db.exists() and not os.access(db, os.W_OK):
         return Check("store", False, f"{db.resolve()}: not writable", fix, True)
-    state = "exists, writable" if db.exists() else "not made yet, folder writable"
+    state = "exists, writable" if db.exists() else "not created yet, folder writable"
     return Check("store", True, f"{db.resolve()} ({state})", None, True)
 
 
@@ -252,8 +252,8 @@ def _check_recorder(libraries: Sequence[Check]) -> Check:
         for check in libraries
         if check.found and check.name in {vendor.collectives.name for vendor in VENDORS}
     ]
-    takes = (
-        "; ".join(found) or "no NCCL or RCCL found here: whether the job's takes it is not known"
+    takes = "; ".join(found) or (
+        "no NCCL or RCCL found here: unknown whether the job's library supports it"
     )
     return Check("recorder", True, f"{path} ({takes})")
 
@@ -269,17 +269,17 @@ def taken_by(library: str, version: str) -> str:
     """Whether a library takes the recorder, in words.
 
     >>> taken_by("NCCL", "2.28.9"), taken_by("RCCL", "2.22.3")
-    ('NCCL 2.28.9 takes it as v5', 'RCCL 2.22.3 does not take it: 2.26 on')
+    ('NCCL 2.28.9 supports it as v5', 'RCCL 2.22.3 does not support it: needs 2.26 or later')
     """
     interface = profiler_interface(version)
     if not version[:1].isdecimal():
-        return f"whether {library} takes it is not known: its version is not"
+        return f"unknown whether {library} supports it: its version is unknown"
     if interface is None:
-        return f"{library} {version} does not take it: 2.26 on"
+        return f"{library} {version} does not support it: needs 2.26 or later"
     fault = KERNEL_FAULTS.get(version)
-    harm = f", level calls alone: {fault}" if fault else ""
-    unseen = " (its DDA kernels pass it by)" if has_unseen_kernels(library, version) else ""
-    return f"{library} {version} takes it as v{interface}{unseen}{harm}"
+    harm = f", level calls only: {fault}" if fault else ""
+    unseen = " (its DDA kernels bypass it)" if has_unseen_kernels(library, version) else ""
+    return f"{library} {version} supports it as v{interface}{unseen}{harm}"
 
 
 def _check_library(library: Library) -> list[Check]:

@@ -75,9 +75,9 @@ def _require_file(path: Path, option: str) -> None:
     raises  InputError
     """
     if str(path) == ":memory:":
-        raise InputError(f"{path}: no file, and a store is one. Name a file with {option}.")
+        raise InputError(f"{path}: not a file, but a store must be one. Name a file with {option}.")
     if _ADDRESS.match(str(path)) and not path.parent.exists():
-        raise InputError(f"{path}: an address, and collscope writes files. Name one with {option}.")
+        raise InputError(f"{path}: an address, but collscope writes files. Name one with {option}.")
 
 
 def require_output(path: Path, option: str = "") -> None:

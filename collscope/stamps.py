@@ -116,8 +116,8 @@ _MESSAGES = {
     ),
     MISPLACED: (
         "misplaced_time",
-        "Rows that start a minute or more out of the order of their stream's launches are left out "
-        "of all numbers: a clock jumped, or a stamp is wrong.",
+        "Rows that start a minute or more out of the launch order of their stream are left out of "
+        "all numbers: a clock jumped, or a stamp is wrong.",
     ),
 }
 _UNTIMED_CALL = (
@@ -133,8 +133,8 @@ _LONG_WAIT = (
 
 _APART = (
     "row_apart",
-    "Rows that are apart from the rest of the source by a minute, and by more than the rest lasts,"
-    " are kept. If a clock jumped there, idle times and spans are wrong.",
+    "Rows a minute or more away from the rest of the source, and further than the rest lasts, are "
+    "kept. If a clock jumped there, idle times and spans are wrong.",
 )
 _ZERO_LENGTH = (
     "zero_length",

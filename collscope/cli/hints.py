@@ -85,7 +85,7 @@ def correct(error: Any, words: Sequence[str]) -> None:  # noqa: ANN401 - click's
     name = getattr(error, "option_name", None)
     of_command = name in ("--db", "--run", "--format", "-o", "--output")
     if name is not None and of_command and error.ctx is not None and error.ctx.parent is None:
-        error.message = f"{name}: an option of the commands. Write it behind a command's name"
+        error.message = f"{name}: an option of commands. Write it after a command's name"
         error.possibilities = None
     elif name is not None and (others := _siblings_with(name, error.ctx)):
         error.message = f"{error.message} here. {', '.join(others)} have it"

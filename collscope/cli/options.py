@@ -106,7 +106,7 @@ MaxSize = Annotated[
 ]
 Quiet = Annotated[
     bool,
-    typer.Option("-q", "--quiet", help="One line for all files, as by itself above 20 of them."),
+    typer.Option("-q", "--quiet", help="One line for all files; the default above 20 files."),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Treat lost or damaged data as an error.")]
 
@@ -131,7 +131,7 @@ Output = Annotated[
         help="Write to a file, in the format of its ending; - is standard output. May be repeated.",
     ),
 ]  # fmt: skip
-FORMAT_HELP = "Output format. Default: that of the ending of -o, else text."
+FORMAT_HELP = "Output format. Default: by the ending of -o, else text."
 FormatOption = Annotated[Format | None, typer.Option("--format", help=FORMAT_HELP)]
 RowsFormatOption = Annotated[RowsFormat | None, typer.Option("--format", help=FORMAT_HELP)]
 TuneFormatOption = Annotated[TuneFormat | None, typer.Option("--format", help=FORMAT_HELP)]

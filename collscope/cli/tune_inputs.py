@@ -183,8 +183,8 @@ def _left_out_notes(names: Sequence[str]) -> tuple[Note, ...]:
         "variables_left_out",
         {"variables": tuple(names)},
         f"set in the logs, but not for these measurements: {', '.join(names)}. A log must not "
-        "choose files that the ranks load, or numbers that the library cannot take: give what the "
-        "job needs with --env NAME=VALUE",
+        "choose files that the ranks load, or numbers that the library does not accept: give "
+        "what the job needs with --env NAME=VALUE",
     )
     return (left_out,)
 

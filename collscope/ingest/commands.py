@@ -250,7 +250,7 @@ def _ingest_all(  # noqa: PLR0913, PLR0917 - what, where to, how
         except KeyboardInterrupt as error:
             read = count_of(done, len(files), "file")
             verb = "is" if len(files) == 1 else "are"
-            kept = f"{read} {verb} read and kept in {db}; run it again to go on."
+            kept = f"{read} {verb} read and kept in {db}; run the command again to continue."
             usable = any(r.status != "unusable" for r in results)
             raise IngestInterruptedError(
                 f"ingest: interrupted. {kept if usable else 'Nothing was stored.'}", results
@@ -303,7 +303,7 @@ def _tolerant(
             raise
         found = [Ingested(path, "unusable", reason=error.reason)]
     except UnicodeEncodeError:  # of a pickle: text with half of a character, which no store takes
-        found = [Ingested(path, "unusable", reason="it holds text that is no Unicode")]
+        found = [Ingested(path, "unusable", reason="it holds text that is not Unicode")]
     return [replace(result, path=printable(result.path)) for result in found]
 
 

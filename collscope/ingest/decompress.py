@@ -132,7 +132,10 @@ class Decompressor:
             if "Memory usage limit" not in str(error):
                 self.truncated = True
                 return
-            why = f"compressed with xz, and takes over {format_size(_MOST_WINDOW_BYTES)} to unpack"
+            why = (
+                f"compressed with xz; unpacking needs over {format_size(_MOST_WINDOW_BYTES)} of "
+                "memory"
+            )
             raise UnreadableError(self._path, why, "Unpack it first, with xz -d") from error
 
     def _module(self, name: str, what: str) -> ModuleType:
@@ -174,7 +177,7 @@ class Decompressor:
         except zstandard.ZstdError:  # its header goes on in the next piece, or is none
             return
         if needed > _MOST_WINDOW_BYTES:
-            why = f"compressed with zstd --long, which takes {format_size(needed)} to unpack"
+            why = f"compressed with zstd --long; unpacking needs {format_size(needed)} of memory"
             raise UnreadableError(self._path, why, "Unpack it first, with zstd -d --long=31")
 
     def _bounded(self, parts: Iterable[bytes], *, compressed: bool = True) -> Iterator[bytes]:
@@ -208,14 +211,14 @@ def over_limit(size: int, most_bytes: int | None, packed_bytes: int | None) -> s
     packed_bytes  compressed so far; None: it is not compressed
     """
     if most_bytes is not None:
-        allowed = f"more than {format_size(most_bytes)}, which --max-size allows"
+        allowed = f"more than {format_size(most_bytes)}, the limit of --max-size"
         return allowed if size > most_bytes else None
     if packed_bytes is None or size <= ANY_RATIO_BYTES:
         return None
     if size > MOST_RATIO * packed_bytes:
-        return f"becomes more than {MOST_RATIO:,} times its size when it is decompressed"
+        return f"becomes more than {MOST_RATIO:,} times its size when decompressed"
     if size > MOST_UNPACKED_BYTES:
-        return f"becomes more than {format_size(MOST_UNPACKED_BYTES)} when it is decompressed"
+        return f"becomes more than {format_size(MOST_UNPACKED_BYTES)} when decompressed"
     return None
 
 

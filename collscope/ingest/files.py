@@ -155,7 +155,8 @@ class Input:
             if self.size_bytes > most:
                 raise UnreadableError(
                     self.path,
-                    f"more than {format_size(most)}, in a file that must be read as a whole",
+                    f"more than {format_size(most)}, the limit for files that must be read as a "
+                    "whole",
                     RAISE_LIMIT,
                 )
             parts.append(chunk)
@@ -210,7 +211,7 @@ class Input:
         """
         for number, chunk in enumerate(self.decompressed()):
             if number == 0 and (kind := archive_kind(chunk)):
-                why = f"a {kind} archive, and its members are not read here"
+                why = f"a {kind} archive; its members are not read here"
                 raise ArchiveError(self.path, why, "Unpack it, and name the unpacked files")
             yield chunk
 

@@ -34,23 +34,21 @@ _TWICE_TEXT = (
     " their calls count twice"
 )
 _ONCE_TEXT = (
-    "lines of calls that stand in the logs twice (one communicator id, rank and process, and the"
-    " same calls): counted once"
+    "call lines that appear twice in the logs (same communicator id, rank, process and calls): "
+    "counted once"
 )
-_GROWN_TEXT = (
-    "logs that grew since they were read: the run now holds this reading instead of the earlier one"
-)
+_GROWN_TEXT = "logs that grew since they were last read: the new reading replaces the earlier one"
 _DOUBTFUL_TEXT = (
-    "communicators that a process joins twice in one log, with other calls: if lines stand there"
-    " twice, their calls count twice"
+    "communicators that a process joins twice in one log, with different calls: if lines are "
+    "duplicated there, their calls count twice"
 )
 _SEVERAL_TEXT = (
-    "GPUs used by several processes, so the run holds more than one job or start: all its numbers"
-    " are of these together; give each a run of its own (--run NAME)"
+    "GPUs used by several processes: this run mixes several jobs or starts, and its totals "
+    "combine them; give each a run of its own (--run NAME)"
 )
 _LACKING_TEXT = (
-    "calls without the kernel of a rank, which the others may have waited for: their transfer and"
-    " waiting are not known"
+    "calls without the kernel of one rank, for which other ranks may have waited: their transfer "
+    "and waiting are not known"
 )
 MATCH_FAILED = "match_failed"  # the diagnostic of a run that could not be matched
 _INTERRUPTED = "its ingest was interrupted, or is not finished yet"
@@ -239,13 +237,13 @@ def _of_periods(periods: list[str], *, logs: bool) -> Diagnostic:
     from collscope.model import Diagnostic, Severity
 
     text = (
-        "profiled periods, starts or jobs whose ranks have a trace already, or whose collectives"
-        f" do not end when the others' do, became runs of their own ({', '.join(periods)})"
+        "profiled periods, starts or jobs became runs of their own, because their ranks already "
+        f"have a trace or their collectives end at other times ({', '.join(periods)})"
     )
     if logs:
         text += (
-            ". The logs are joined to the traces that were read first; to join them to others,"
-            " ingest those and the logs with --run NAME"
+            ". The logs are joined to the traces that were read first; to join them to other "
+            "traces, ingest those traces and the logs with --run NAME"
         )
     return Diagnostic(Severity.NOTICE, "several_periods", text, count=len(periods))
 

@@ -31,8 +31,8 @@ from collscope.store.measurements import communicator_sizes, count_copies, inser
 # What a source's kind is called, by the command that reads it.
 CSV, TABLE = "csv", "table"
 NO_CSV = (
-    "not a CSV of collscope's replay or benchmarks, nor of rccl_replayer: it has no such"
-    " header line"
+    "not a CSV of collscope's replay or benchmarks, nor of rccl_replayer: their header line is "
+    "missing"
 )
 _COPIED_TEXT = (
     "measurements equal others of this run to the last digit: one file holds a copy of the other's,"

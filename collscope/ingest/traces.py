@@ -30,13 +30,14 @@ from collscope.units import count
 TRACE = "trace"  # what the kind of such a source is called
 _EMPTY = "the trace holds no kernel, copy or collective"
 # Its GPU work may stand at the end: nothing of it is left then.
-_CUT = "cut, or not written to its end; what is there holds no kernel, copy or collective"
+_CUT = "cut, or not written to its end; it holds no kernel, copy or collective"
 _LARGE = (
-    "a value of it is larger than a reader takes; what is read holds no kernel, copy or collective"
+    "one of its values exceeds the reader's limit; the part that was read holds no kernel, copy "
+    "or collective"
 )
 _UNTIMED = (
-    "none of its {rows} has a time that can be: times of such traces are in us, and those in ns"
-    " are too large. Divide ts and dur by 1000, or export the trace again"
+    "none of its {rows} has a possible time: such traces hold microseconds, and nanoseconds are "
+    "too large. Divide ts and dur by 1000, or export the trace again"
 )
 _UNKNOWN = "not a known trace or recording"
 # job.rank0.json, rank_0.pt.trace.json, worker0.1790000000000.pt.trace.json, rank0/trace.json

@@ -216,7 +216,7 @@ class _Group:
                 first = min(place.seq for place in lacking)
                 message = (
                     f"Group {self.key.name}: {self._who([rank])} did not call collective {first} "
-                    f"({self._what_of_any(first)}), which others did, and went on."
+                    f"({self._what_of_any(first)}), which other ranks called, and went on."
                 )
                 found.append(self._finding("missing", [rank], first, message, len(lacking)))
         return found

@@ -78,8 +78,8 @@ def join_extra(matched: Matched, groups: Sequence[ExtraGroup], what: str) -> Joi
          " of another run, or a log is incomplete"),
         (joined.added, "call_not_logged", f"calls of {what} that are in no log: added"),
         (joined.unplaced, "trace_not_placed",
-         f"groups of {what} without sizes that do not fit the log completely, or fit it at places"
-         " with different sizes: kept apart, without sizes"),
+         f"groups of {what} without sizes that do not match the log completely, or match it at "
+         "places with different sizes: kept separate, without sizes"),
     ):  # fmt: skip
         if n:
             matched.diagnostics.append(Diagnostic(Severity.NOTICE, code, text, count=n))

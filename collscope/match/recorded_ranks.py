@@ -12,9 +12,8 @@ from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 
 _Ranks = tuple[int, ...]
 _TEXT = (
-    "recordings that give a process group other ranks than the recording of one of its members"
-    " does: taken as one group of the ranks that most of them give, or that all of them have in"
-    " common"
+    "recordings that disagree with a member's recording on the ranks of a process group: counted "
+    "as one group with the ranks that most of them give, or that all of them have in common"
 )
 
 

@@ -306,8 +306,8 @@ def _check_coverage(rows: Sequence[_Row], what: str, notes: Notes) -> None:
     # Each is rounded to two digits.
     if covered > 100 + _ROUNDED * len(printed):
         message = (
-            f"The {what} of the table add up to {covered:.4g} % of the device's time as it prints "
-            "it: some of them count the same time again, and shares are not sure."
+            f"The {what} of the table add up to {covered:.4g} % of the printed device time: some "
+            "of them count the same time twice, and shares are uncertain."
         )
         notes.add(Severity.NOTICE, "counted_again", message, 1)
 

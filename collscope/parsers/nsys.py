@@ -371,7 +371,7 @@ def _note_graphs(connection: Database, rows: Rows) -> None:
     count = next(select(connection, f"SELECT COUNT(*) FROM {_GRAPH}"))[0]
     if count:
         message = (
-            "CUDA graphs were recorded as a whole, so their kernels are missing in every total. "
+            "CUDA graphs were recorded as a whole, so their kernels are missing from every total. "
             "Record with --cuda-graph-trace=node."
         )
         rows.note(Diagnostic(Severity.NOTICE, "graphs_without_kernels", message, count=count))

@@ -167,8 +167,8 @@ def diagnostics(calls: Sequence[Range], alone: int, kernels: int) -> list[Diagno
     else:
         note(
             "no_collective_arguments",
-            "Collective kernels are known by name only: sizes and groups are not known. Profile"
-            " with nsys --trace=cuda,nvtx; NCCL 2.16 and later then tells them.",
+            "Collective kernels are known by name only: sizes and groups are not known. Profile "
+            "with nsys --trace=cuda,nvtx; NCCL 2.16 and later records them.",
             kernels,
         )
     return found

@@ -27,8 +27,8 @@ _DOCUMENT_CHARACTERS = 1 << 20  # in which one is looked for further down
 
 _EXCERPT = 200
 _UNENDED_TEXT = (
-    "The last row has no line end. If the text is cut there, its last value is a piece, and rows"
-    " behind it are missing."
+    "The last row has no line end. If the text is cut there, its last value is incomplete, and "
+    "later rows are missing."
 )
 
 

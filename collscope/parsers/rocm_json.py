@@ -34,8 +34,8 @@ _KERNEL = "KernelExecution"
 _HEAD = 65_536
 _CUT_TEXT = "The JSON ends early or is damaged: the events before that were kept."
 _COARSE_TEXT = (
-    "The file has whole microseconds: the sum of many short kernels may be too low. The RPD file"
-    " that it was made of has nanoseconds."
+    "The file has whole microseconds: the sum of many short kernels may be too low. The RPD file "
+    "that it was made from has nanoseconds."
 )
 
 

@@ -32,7 +32,7 @@ _KINDS = {
     "KERNEL_DISPATCH": "kernel", "MEMORY_COPY": "copy",  # domains
     "KERNELS": "kernel", "MEMORY_COPIES": "copy",  # titles of rocpd summary
 }  # fmt: skip
-_HOST_TEXT = "Rows of host calls are no time of a GPU: they were not read."
+_HOST_TEXT = "Rows of host calls are not GPU time: they were not read."
 _AGAIN_TEXT = "A second table of the same executions was not read: it would count them twice."
 
 

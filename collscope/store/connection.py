@@ -264,8 +264,8 @@ def _reader(path: Path) -> _Reader:
     beside = path.with_name(path.name + "-wal")
     if beside.exists() and beside.stat().st_size:
         raise InputError(
-            f"{path}: {beside.name} holds rows of it, and its folder cannot be written, or its "
-            "disk is full. Copy both files to another folder, and read the store there."
+            f"{path}: {beside.name} holds some of its rows, but its folder cannot be written, or "
+            "its disk is full. Copy both files to another folder, and read the store there."
         )
     before = path.stat()
     connection = _connected_reader(path, "mode=ro&immutable=1")
@@ -335,7 +335,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         due = connection.execute("SELECT COUNT(*) FROM _run WHERE due > 0").fetchone()[0]
         connection.execute(f"PRAGMA user_version = {schema_version()}")
     if version and sys.stderr is not None:
-        text = f"{path}: brought from schema version {version} to {schema_version()}"
+        text = f"{path}: upgraded from schema version {version} to {schema_version()}"
         to_rematch = f"; {count(due, 'run')} to match again" if due else ""
         sys.stderr.write(one_line(f"collscope: {text}{to_rematch}.") + "\n")
 
@@ -408,7 +408,8 @@ def explained(path: Path) -> Iterator[None]:
             what = "the store or its folder cannot be written. Check the permissions, or copy it."
         else:
             what = (
-                f"SQLite says '{text}'. Report this if it persists. What was stored before is kept."
+                f"SQLite reports '{text}'. Report this if it persists. What was stored before is "
+                "kept."
             )
         raise InputError(f"{path}: {what}") from error
 

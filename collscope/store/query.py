@@ -124,7 +124,7 @@ def _names(connection: sqlite3.Connection, what: str) -> list[str]:
 
 def not_done(timeout_s: float) -> str:
     """What is said of a query that was given up."""
-    return f"not done after {timeout_s:g} s. Ask for less, or raise --timeout."
+    return f"not finished after {timeout_s:g} s. Ask for less, or raise --timeout."
 
 
 def _forbidden(text: str) -> bool:

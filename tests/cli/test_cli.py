@@ -331,8 +331,8 @@ def test_ctrl_c_says_what_an_ingest_kept(
     done = collscope(*command)
     assert (done.code, done.out.count("observations")) == (130, 2)
     assert done.err == (
-        f"collscope: ingest: interrupted. 2 of 4 files are read and kept in {db}; run it again to "
-        "go on.\n"
+        f"collscope: ingest: interrupted. 2 of 4 files are read and kept in {db}; run the command "
+        "again to continue.\n"
     )
     monkeypatch.undo()
     again = collscope(*command)

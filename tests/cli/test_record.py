@@ -120,7 +120,7 @@ def test_what_cannot_be_run(tmp_path: Path) -> None:
     start = ("record", "--out", tmp_path / "files", "--db", tmp_path / "a.db", "--")
     done = collscope(*start, tmp_path / "nothing")
     assert done.code == 5
-    assert "Check the command behind --" in done.err
+    assert "Check the command after --" in done.err
     assert not (tmp_path / "files").exists()
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "old").write_text("x")

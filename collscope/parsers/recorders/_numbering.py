@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _MISSING_TEXT = (
-    "By the recorder's own numbers at least so many calls were made that are not in the file: they"
-    " were lost, or the recorder left them out."
+    "The recorder's own numbering shows at least this many calls that are not in the file: they "
+    "were lost, or the recorder left them out."
 )
-_OPEN_TEXT = "The file is not closed, as the process does when it ends: later calls may be missing."
+_OPEN_TEXT = "The process did not close the file: later calls may be missing."
 _MOST = 2**62  # a number that a damaged file gives; the sums of a run stay whole numbers of SQLite
-_TWICE_TEXT = "Records that stand in the file twice, equal in every field, were counted once."
+_TWICE_TEXT = "Records that appear twice in the file, equal in every field, were counted once."
 
 
 def lacking_calls(calls: Iterable[RecordedCall], *, first: int | None = None) -> int:

@@ -46,7 +46,7 @@ _NAME = re.compile(
 _LIMIT = 2**63
 
 _GROUP_TEXT = (
-    "The records do not name their communicator, which stands in the file's name "
+    "The records do not name their communicator; the file's name should hold it "
     "(accl_profiler_rank…_pid…_0x….jsonl): they were left out. Restore the file's name."
 )
 _TORN_TEXT = "Records that are cut or damaged were skipped."

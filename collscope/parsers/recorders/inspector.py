@@ -110,9 +110,7 @@ class _Reader:
             message = f"Inspector itself lost {dropped} records: its ring buffers overflowed."
             self.notes.add(Severity.DATA_LOSS, "recorder_dropped", message, 1)
         if self._left > 0:
-            message = (
-                f"The last dump says that {self._left} more records follow, so the file is cut."
-            )
+            message = f"The last dump announces {self._left} more records, so the file is cut."
             self.notes.add(Severity.DATA_LOSS, "torn_dump", message, 1)
         if not self._calls:
             message = "The recording holds no collectives."

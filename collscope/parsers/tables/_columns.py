@@ -35,8 +35,8 @@ _OP_TEXT = (
     "Tables without an operation were left out. Name it with collscope ingest table --op NAME"
 )
 _ASSUMED_TEXT = (
-    "A table does not name its operation: the only one that the text names was taken. Name another"
-    " with collscope ingest table --op NAME."
+    "A table does not name its operation: the only one that the text names is used. Name another "
+    "with collscope ingest table --op NAME."
 )
 _CUT_TEXT = "Rows that are cut or broken were left out."
 _SIZE_TEXT = "Rows with an unreadable size were left out."

@@ -47,8 +47,8 @@ _TRAILER = re.compile(r"Avg bus bandwidth\s*:\s*[\d.eE+-]+\s*(?:$|#)")
 
 _CUT_TEXT = "Rows that are cut or broken were left out."
 _MIXED_TEXT = (
-    "Rows of two or more runs are mixed in one table and cannot be told apart: they are kept as"
-    " one. If the tests were built without MPI, every process prints its own table."
+    "Rows of two or more runs are mixed in one table and cannot be separated: they are kept as "
+    "one. If the tests were built without MPI, every process prints its own table."
 )
 _HEADER_TEXT = "A damaged table header was not used: the columns were read by position."
 _TYPE_TEXT = "Unknown element types: their rows are kept without a type."
@@ -61,11 +61,11 @@ _RANKS_TEXT = (
     " bandwidths."
 )
 _OTHER_RANKS_TEXT = (
-    "The printed bandwidths are of another number of ranks than the text names: theirs counts. Say"
-    " otherwise with collscope ingest table --ranks N"
+    "The printed bandwidths imply another number of ranks than the text names; the implied number "
+    "is used. Override it with collscope ingest table --ranks N"
 )
 _LIKE_ALL_REDUCE = (
-    "; its bus bandwidths exceed the algorithm's, as those of AllReduce and its variants alone do"
+    "; its bus bandwidths exceed its algorithm bandwidths, as only AllReduce and its variants do"
 )
 _NO_RANKS_TEXT = (
     "The text does not give the number of ranks, so there is no bus bandwidth. Give it with"

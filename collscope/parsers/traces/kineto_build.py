@@ -90,8 +90,8 @@ def _other_steps(kept: list[EngineStep], left: int) -> Iterable[Diagnostic]:
         if not kept[0].decode:
             what, other = other, what
         message = (
-            "Steps that the engine marked and that are left out: steps are the longest row of those"
-            f" that {what} ({len(kept)}); the others {other}, or lie apart from it."
+            "Some steps that the engine marked are left out: only the longest series of steps "
+            f"counts that {what} ({len(kept)}); the other steps {other}, or are separate from it."
         )
         yield Diagnostic(Severity.NOTICE, "steps_of_another_kind", message, count=left)
 
@@ -285,13 +285,13 @@ def _why_unnamed(seen: Collector) -> str:
     """Why a kernel has no arguments: they come with the operator that launched it."""
     if not seen.cpu:
         return (
-            "They come with CPU activities, which the trace lacks: ingest the job's logs too"
-            " (collscope record), or profile with ProfilerActivity.CPU."
+            "They need CPU activities, which the trace lacks: ingest the job's logs too "
+            "(collscope record), or profile with ProfilerActivity.CPU."
         )
     if seen.described:
         return (
-            "The host launched these before the profiler began, outside torch.distributed, or"
-            " behind calls that are coalesced."
+            "The host launched these before the profiler began, outside torch.distributed, or "
+            "after coalesced calls."
         )
     return "PyTorch 2.4 and later record them."
 
@@ -377,9 +377,9 @@ def _notes(seen: Collector, alone: int, in_graphs: int, others: int) -> list[Dia
         found.append(Diagnostic(Severity.NOTICE, "no_collective_arguments", message, count=alone))
     if in_graphs:
         message = (
-            "Collective kernels launched by a CUDA or HIP graph are known by name only: PyTorch"
-            " records no sizes and groups when a graph runs. NCCL's log tells them where the graph"
-            " is captured: record it as well (collscope record)."
+            "Collective kernels launched by a CUDA or HIP graph are known by name only: PyTorch "
+            "records no sizes and groups when a graph runs. NCCL's log has them where the graph "
+            "is captured: record it as well (collscope record)."
         )
         found.append(Diagnostic(Severity.NOTICE, "graph_collectives", message, count=in_graphs))
     if others:
