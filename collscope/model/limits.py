@@ -93,8 +93,8 @@ _NUMBERS = ("int", "float", "tuple[int", "tuple[float")  # how their annotations
 _TEXTS = {
     "impossible_count": "counts and sizes that no memory could hold are left out: not known",
     "impossible_number": (
-        "numbers that cannot be (more than 10,000,000 ranks, a rank beyond them, a time that no"
-        " clock measures) are left out: not known"
+        "impossible numbers (more than 10,000,000 ranks, a rank beyond them, a time that no clock "
+        "measures) are left out: not known"
     ),
 }
 _EXCERPT = 200  # characters

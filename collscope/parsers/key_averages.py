@@ -137,7 +137,9 @@ def _tables(lines: Sequence[tuple[int, str]]) -> Iterator[ProfileTable]:
 
 def _profile(read: Sequence[_Row], notes: Notes) -> Profile:
     if any(row.calls < 0 for row in read):
-        message = "The table has no column of calls: they were computed from total and average."
+        message = (
+            "The table has no column of calls: the calls were computed from total and average."
+        )
         notes.add(Severity.NOTICE, "calls_computed", message, 1)
     rows = [_counted(row) for row in read]
     kernels, operators = _kernels(rows), _operators(rows)

@@ -54,7 +54,7 @@ _VERSION_TEXT = "The log is of another version than 1: it was read by that versi
 _TORN_TEXT = "Lines that are cut or damaged were skipped."
 _LOST_TEXT = "Events whose signature is not in the log were skipped."
 _BATCH_TEXT = "Batches of sends and receives: their contents are not recorded."
-_WARNED_TEXT = "The hook itself warned of events that do not fit."
+_WARNED_TEXT = "The hook itself reported events that do not match."
 
 
 def sniff(head: bytes) -> bool:

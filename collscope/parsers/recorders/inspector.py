@@ -45,8 +45,9 @@ _WEIGHED_NS = 20_000
 _MOST_GBPS = 2000.0  # no GPU of 2026 has a fabric of 2 TB/s each way (MI455X: 1.8)
 
 _SHORT_TEXT = (
-    "The GPU times are about ten times too short and were left out: RCCL's Inspector took ticks of "
-    "100 MHz for nanoseconds until April 2026 (rocm-systems PR 4725). Record with a newer one."
+    "The GPU times are about ten times too short and were left out: RCCL's Inspector took ticks "
+    "of 100 MHz for nanoseconds until April 2026 (rocm-systems PR 4725). Record with a newer "
+    "release."
 )
 
 

@@ -1,8 +1,7 @@
 """Text of the OSU Micro-Benchmarks: latencies and bandwidths of MPI, NCCL and RCCL calls.
 
 Titles and columns: util/osu_util_mpi.c and the tests of release 7.4. Bandwidths are in 1e6 bytes a
-second; latencies are averages over ranks. Tests of other calls than collectives and plain sends
-(one-sided, vector forms, non-blocking, neighbourhoods) are passed over and counted.
+second; latencies are averages over ranks. Tests of calls other than collectives and plain sends (one-sided, vector forms, non-blocking, neighbourhoods) are passed over and counted.
 """
 
 from __future__ import annotations
@@ -62,8 +61,8 @@ _BACKENDS = {"CUDA": "cuda", "ROCM": "hip"}
 _LONGEST = 400  # characters of a line that are looked at
 
 _OTHER_TEXT = (
-    "Tests of other calls than collectives and plain sends (one-sided, non-blocking, vector forms)"
-    " were skipped."
+    "Tests of calls other than collectives and plain sends (one-sided, non-blocking, vector "
+    "forms) were skipped."
 )
 _RANKS_TEXT = (
     "The size of a whole call depends on the number of ranks, which the text does not give: rows"

@@ -45,7 +45,7 @@ _RANKS_TEXT = (
     " with collscope ingest table --ranks N"
 )
 _NUMBER_TEXT = "Cells without a readable bandwidth were left out."
-_BELOW_TEXT = "Bandwidths printed as zero are below the digits printed: they were left out."
+_BELOW_TEXT = "Bandwidths printed as zero are too small for the printed digits: they were left out."
 _AGAIN_TEXT = "A table that the text repeats was read once."
 
 
