@@ -67,7 +67,7 @@ class Check(msgspec.Struct, frozen=True):
     """One thing looked for."""
 
     name: str
-    found: bool | None  # None: it could not be told
+    found: bool | None  # None: unknown
     detail: str  # version and place, or what was wrong
     fix: str | None = None  # command or commands that mend it
     required: bool = False  # ingest and report do not work without it
@@ -102,7 +102,7 @@ def diagnose(db: Path = Path("collscope.db")) -> tuple[Check, ...]:
 def render(checks: Sequence[Check], columns: int | None = None) -> str:
     """Checks as aligned text, one line each and one more for what mends it, with a summary.
 
-    columns  of the terminal, beyond which a line goes on below; None: as long as it is
+    columns  of the terminal, at which lines wrap; None: no wrapping
     """
     words = {True: "ok", False: "missing", None: "unknown"}
     width = max((len(check.name) for check in checks), default=0)

@@ -48,7 +48,7 @@ class Table(msgspec.Struct, frozen=True):
         """Number of rows."""
         return len(self.rows)
 
-    def __getitem__(self, place: int | slice | str) -> Any:  # noqa: ANN401 - as `place` says
+    def __getitem__(self, place: int | slice | str) -> Any:  # noqa: ANN401 - depends on `place`
         """A row as a dict, by its number; rows as a table, by a slice; a column, by its name.
 
         raises  IndexError, KeyError for what the table does not have
@@ -220,7 +220,7 @@ class Store(msgspec.Struct, frozen=True):
     def stream(
         self, query: str, parameters: Parameters = (), *, timeout_s: float | None = None
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows of a query one by one, as they are read: none but the last is held in memory.
+        """Rows of a query one by one: only the last one read is held in memory.
 
         parameters, timeout_s, raises  as in `sql`
         """

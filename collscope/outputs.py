@@ -70,7 +70,7 @@ def require_store(path: Path) -> None:
 
 
 def _require_file(path: Path, option: str) -> None:
-    """Refuse an address, of which `Path` makes s3:/bucket, and SQLite's name of a store in memory.
+    """Refuse an address, which `Path` turns into s3:/bucket, and SQLite's name for a memory store.
 
     raises  InputError
     """

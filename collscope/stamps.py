@@ -15,9 +15,9 @@ and counted. A row is not believed when
    end of the one before, and in 43 915 of a ROCm trace such overlaps last 55 us at most. One wrong
    stamp explains the row that reaches over the others, two or more would be needed to make the
    others wrong. Where more than one row in a hundred of a stream does so, the source's "streams"
-   run several rows at once (shared hardware queues, graphs), and the rule says nothing.
+   run several rows at once (shared hardware queues, graphs), and the rule does not apply.
 4. `OUTLYING`: it is no collective, lasts `LONG_NS` or more, and longer than everything else of its
-   source takes from first start to last end. Of fewer than `FEW` other rows that says nothing.
+   source takes from first start to last end. With fewer than `FEW` other rows it does not apply.
 5. `MISPLACED`: it starts `LONG_NS` or more after rows of its own stream that were launched later,
    or before rows launched earlier: a stream runs in the order of the launches. (Not less: a launch
    may be held up for seconds while another thread launches.) Where the source has the time at which
@@ -86,7 +86,7 @@ OVERLAP_NS = 1_000_000
 LONG_NS = 60 * 10**9
 # A block of a kernel takes microseconds to tens of them; overlaps of ROCm's rows last as long.
 _BESIDE_NS = 100_000
-FEW = 10  # rows that tell how long a source is
+FEW = 10  # rows needed to know how long a source is
 _NO_STREAM = ("", "None", "copy")  # labels of a trace's rows that name no stream or queue
 _QUEUE = "queue "  # how labels of hardware queues begin: several streams share them
 _US = 1_000  # ns

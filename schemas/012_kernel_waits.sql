@@ -1,4 +1,4 @@
--- Store, version 12: waits of kernels whose call no log line tells, and waits and lateness of each rank
+-- Store, version 12: waits of kernels whose call no log line has, and waits and lateness of each rank
 -- by the kernel trace in RCCL's logs. Runs that hold such a trace are matched again.
 
 CREATE TABLE _kernel_call_new (

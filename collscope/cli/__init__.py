@@ -150,7 +150,7 @@ def _corrected(words: Sequence[str]) -> Iterator[None]:
 
 
 class _Commands(TyperGroup):
-    """The commands; what typer's validation says of an option is left without its own prefix."""
+    """The commands; validation errors of options drop typer's own prefix."""
 
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 - as in the base
         """Hold every command of `COMMANDS`, still deferred."""
@@ -239,7 +239,7 @@ _debug = False
 
 
 def _said_by_rank_0(error: CollscopeError) -> bool:
-    """Whether another of the ranks that a launcher started says this: all have one command line."""
+    """Whether another rank of the launcher prints this error: all ranks have one command line."""
     if not isinstance(error, UsageError):
         return False
     # Not before: where files cannot be opened, no module can be loaded to say so.
@@ -283,7 +283,7 @@ def main() -> None:
     # Records by the thousand hold no cycles: looking for them so often takes 5 % of a report.
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)  # nor at the end, where Python looks through all that there is
-    if sys.stderr is None:  # a shell's `2>&-`; the exit code still tells
+    if sys.stderr is None:  # a shell's `2>&-`; the exit code still reports it
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - to the process's end
     if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
         # PYTHONUNBUFFERED, usual in containers: of a text that the system takes in part, as a disk
@@ -326,7 +326,7 @@ def _flushed(stream: TextIO) -> bool:
 
 
 def _other_error(error: Exception) -> tuple[str, int]:
-    """What is said of an error that no command raised for its user, and the exit code."""
+    """Message and exit code of an error that no command raised for its user."""
     if isinstance(error, OSError):
         if not _flushed(sys.stdout):
             discard(sys.stdout)

@@ -222,7 +222,7 @@ def _print(text: str) -> None:
     try:
         # A terminal of another encoding shows ? for what it has not.
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-        sys.stdout.flush()  # while an error can still be told
+        sys.stdout.flush()  # while an error can still be reported
     except BrokenPipeError:
         raise
     except OSError as error:

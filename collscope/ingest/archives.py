@@ -35,7 +35,7 @@ class Skipped(msgspec.Struct, frozen=True):
 
 @contextmanager
 def open_all(path: str, most_bytes: int | None = None) -> Iterator[Iterator[Input | Skipped]]:
-    """A file, or every member of an archive, each of which is to be read before the next one.
+    """A file, or every member of an archive; read each before asking for the next.
 
     most_bytes  as `Input` has it, of each of them
     raises      UnreadableError when it cannot be opened
@@ -99,7 +99,7 @@ def _zip_members(file: Input) -> Iterator[Input | Skipped]:
 def _unreadable(member: zipfile.ZipInfo, most_bytes: int | None) -> str | None:
     """Why a member is not opened, by its header; None for one that can be.
 
-    The sizes in the header may be a lie: a member is held to the limits as it is read, too.
+    The sizes in the header may be wrong, so the limits are also enforced while a member is read.
     """
     if member.flag_bits & (_ENCRYPTED | _STRONGLY_ENCRYPTED):
         return "encrypted"

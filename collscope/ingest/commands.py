@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _LOST_TEXT = (
     "workers that ended while they read a file: the file was read again, and nothing is missing"
 )
-# Logs tell the sizes of all the run's calls, whatever its traces lack.
+# Logs hold the sizes of all the run's calls, even where its traces lack them.
 _SIZES_BY_LOGS = """
 SELECT EXISTS (SELECT 1 FROM sources WHERE run = :run AND kind = 'log')
    AND NOT EXISTS (SELECT 1 FROM classes WHERE run = :run AND calls > 0 AND size_bytes IS NULL)
@@ -145,7 +145,7 @@ def ingest_metrics(
 
 
 def ingest_auto(paths: list[str], db: Path, run: str, reading: Reading = USUAL) -> list[Ingested]:
-    """Put each path into a run as all that it holds, as `collscope.ingest.auto` tells.
+    """Put each path into a run as every kind that `collscope.ingest.auto` finds in it.
 
     raises  InputError when none of the paths is usable
     """
@@ -277,7 +277,7 @@ def _without(result: Ingested, code: str) -> Ingested:
 
 
 def _other_kind(path: str, kind: str) -> str | None:
-    """The command that reads what the command of `kind` refused, as far as it can be told."""
+    """The command that reads what the command of `kind` refused, where it is known."""
     from collscope.ingest.auto import kind_of
 
     if path == STDIN or not Path(path).is_file():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 CHUNK_BYTES = 8 << 20  # the scanner shares each between two threads, which meet at its end
-# What a compressed file may become where the user says nothing. Logs of the recordings compress up
+# Limits of a decompressed file unless the user sets one. Logs of the recordings compress up
 # to 89 times (zstd -19); a file of zeros compresses 28,000 times.
 MOST_RATIO = 1000
 ANY_RATIO_BYTES = 64 << 20  # so much may come of a file of any size
@@ -36,7 +36,7 @@ RAISE_LIMIT = "If that is right, give 'collscope ingest' a larger --max-size"
 
 
 class Decompressor:
-    """Unpacks one file, as often as it is asked to; the kind is told by the first bytes."""
+    """Unpacks one file, any number of times; the first bytes show the format."""
 
     def __init__(self, path: str, most_bytes: int | None, packed_bytes: int | None) -> None:
         """Of the file at `path`.
@@ -181,7 +181,7 @@ class Decompressor:
             raise UnreadableError(self._path, why, "Unpack it first, with zstd -d --long=31")
 
     def _bounded(self, parts: Iterable[bytes], *, compressed: bool = True) -> Iterator[bytes]:
-        """The same bytes in chunks, as long as they are within the limits."""
+        """The same bytes in chunks, while they are within the limits."""
         parts = _joined(parts) if compressed else parts
         size = 0
         for k, chunk in enumerate(parts):

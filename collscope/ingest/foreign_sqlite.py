@@ -43,7 +43,7 @@ def open_foreign(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def database_bytes(header: bytes) -> int:
-    """Bytes of an SQLite file by its header; 0 where that does not tell.
+    """Bytes of an SQLite file by its header; 0 where it does not give them.
 
     Source: sqlite.org/fileformat.html, 1.3 "The Database Header": the number of pages holds where
     the change counter is that of the version which wrote it.

@@ -288,10 +288,10 @@ def _match_traces(
 def reading(store: Path) -> Iterator[sqlite3.Connection]:
     """A store for reading; closed at the end.
 
-    All of it is as it was at the first query, whatever other processes write meanwhile. Nothing is
-    written but the migration of an older store.
+    All queries see the state at the first query, whatever other processes write meanwhile. Nothing
+    is written but the migration of an older store.
 
-    raises  InputError when the store cannot be read, be it in the middle
+    raises  InputError when the store cannot be read, also in the middle
     """
     with explained(store):
         connection = _opened(store)

@@ -1,4 +1,4 @@
-"""Traces and recordings of a run joined to its calls, and what they tell together."""
+"""Traces and recordings of a run joined to its calls, and what they show together."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RecordedTimes(msgspec.Struct, frozen=True):
 
 
 class TraceMatch(msgspec.Struct, frozen=True):
-    """What the traces of a run tell, and which calls theirs are."""
+    """What the traces of a run show, and which calls they hold."""
 
     given: store.StoredTraces
     timeline: RankedTimeline
@@ -187,7 +187,7 @@ def _notes(
 
 
 def _doubts(rows: Rows) -> Iterable[Diagnostic]:
-    """What the traces cannot be of a job as it is: a copied rank, ranks that never meet."""
+    """Contradictions between the traces of a job: a copied rank, ranks that never meet."""
     seen: dict[tuple[bytes, bytes], int] = {}
     for t, rank in enumerate(rows.ranks):
         mine = rows.of(t)

@@ -77,7 +77,7 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, file: 
     for number, (name, profile) in enumerate(_named(found, printable(path)), start=1):
         own = known[0] if number == 1 else f"{known[0]}:{number}"
         row = sources.SourceRow(name, own, PROFILE, profile.dialect)
-        # Which functions moved what is told once per file, with its first table.
+        # The message sizes of functions are stored once per file, with its first table.
         given = _Given(row, profile, bins if number == 1 else [], cut_short(file))
         results.append(_stored(connection, store, run, given))
     if all(result.status == "known" for result in results):

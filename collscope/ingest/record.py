@@ -110,7 +110,7 @@ def run_recorded(command: Sequence[str], folder: Path, options: RecordOptions) -
     """Run a command with its collectives logged; its output and input are ours.
 
     Signals that end a job are passed on to it. The exit code is the command's; of one that a
-    signal ended 128 plus its number, as a shell says it.
+    signal ended 128 plus its number, as in a shell.
     raises  UsageError without a command, MissingToolError when it cannot be started
     """
     if not command:

@@ -23,7 +23,7 @@ _Found = tuple[str, Diagnostic]  # path of the input, and what it has
 
 
 class Ingested(msgspec.Struct, frozen=True):
-    """One input after ingest. `counts` says what it held, in words for the summary line.
+    """One input after ingest. `counts` is what it held, in words for the summary line.
 
     The last may be the run itself, matched, with what makes it more than one job.
     """

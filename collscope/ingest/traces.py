@@ -1,4 +1,4 @@
-"""Traces, recordings and pasted totals into the store, each told by its content.
+"""Traces, recordings and pasted totals into the store, each recognised by its content.
 
 Readers of what few files are get imported where they are needed: start-up counts.
 """
@@ -114,7 +114,7 @@ def ingest_trace(connection: sqlite3.Connection, store: Path, run: str, file: In
 
 
 def _why_empty(diagnostics: Iterable[Diagnostic]) -> tuple[str, str]:
-    """Code and reason of a trace of which nothing can be kept."""
+    """Code and reason of a trace without usable content."""
     told = {d.code: d.count for d in diagnostics}
     if "untimed_activity" in told:
         rows = count(told["untimed_activity"], "kernel or copy", "kernels and copies")
@@ -125,7 +125,7 @@ def _why_empty(diagnostics: Iterable[Diagnostic]) -> tuple[str, str]:
 
 
 def rank_of_name(path: str) -> int | None:
-    """Rank that the name of a file tells, or that of its folder; None where neither does.
+    """Rank in the name of a file, or of its folder; None where neither has one.
 
     >>> rank_of_name("job/rank_3.json"), rank_of_name("rank3/trace.json"), rank_of_name("a.3.json")
     (3, 3, None)

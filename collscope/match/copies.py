@@ -252,7 +252,7 @@ def taken(observed: Observations, found: Originals) -> Observations:
 
 
 def _with_rows(observed: Observations, rows: Ints) -> Observations:
-    """The observations with some of their rows, rising, and what TUNING lines tell of these."""
+    """The observations with some of their rows, rising, and the choices of their TUNING lines."""
     if len(rows) == len(observed):
         return observed
     row_of = np.full(len(observed), -1, dtype=np.int64)

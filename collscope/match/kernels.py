@@ -88,7 +88,7 @@ def pair_kernels(
 
 
 def _believed(spans: Sequence[TracedKernel]) -> tuple[list[TracedKernel], list[Diagnostic]]:
-    """Spans without the ends that cannot be true (see `collscope.stamps`); what is told of them.
+    """Spans without the ends that cannot be true (see `collscope.stamps`); and their diagnostics.
 
     The rows of a block of one communicator run one after the other. Each process' GPU has a clock
     of its own, so that its spans are held against each other only.
@@ -175,7 +175,7 @@ def _spans(trace: LogKernels, names: Sequence[str]) -> tuple[list[TracedKernel],
 
 
 def _known(printed: int, before: int | None) -> int | None:
-    """What a line says, else what the one before it in its block said."""
+    """The value of a line, else that of the line before it in its block."""
     return printed if printed >= 0 else before
 
 

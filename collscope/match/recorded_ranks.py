@@ -46,7 +46,7 @@ def agree_on_ranks(
 
 
 def _completed(recordings: Sequence[RecordedCalls]) -> list[RecordedCalls]:
-    """Recordings that do not tell a group's ranks, with those that the others tell.
+    """Recordings without a group's ranks get those of the other recordings.
 
     Of several groups of the name that is the one that the recording's rank is in.
     """

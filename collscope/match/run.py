@@ -412,7 +412,7 @@ class _Matching:
             (differs, Severity.ERROR, "ranks_disagree",
              "calls where a rank logged another operation, count, datatype or root"),
             (halves if observed_all else 0, Severity.DATA_LOSS, "transfer_half_missing",
-             "transfers of which only the Send or only the Recv was logged"),
+             "transfers with only the Send or only the Recv logged"),
             (kernels - len(self.matched.kernel_calls), Severity.NOTICE, "kernel_without_call",
              "traced kernels whose call is not in the logs, or is ambiguous: their times belong to"
              " no class"),
@@ -435,9 +435,9 @@ def _name(comm: Communicator) -> str:
 
 
 def _group_leaders(observed: Observations, rows: Sequence[Ints], launch: Ints) -> Ints:
-    """First row of the group each row was launched in, -1 where nothing tells of groups.
+    """First row of the group each row was launched in, -1 where groups are unknown.
 
-    Told by: the interval of a CALL trace; RCCL's task above 0; the launch that neighbouring rows of
+    From: the interval of a CALL trace; RCCL's task above 0; the launch that neighbouring rows of
     a handle share.
     """
     leader = np.full(len(observed), -1, dtype=np.int32)

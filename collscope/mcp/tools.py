@@ -286,7 +286,7 @@ def input_schema(tool: type[Tool]) -> dict[str, Any]:
 
 
 def answer_schema(tool: type[Tool]) -> dict[str, Any]:
-    """JSON Schema of a tool's answer, without what it says of each property."""
+    """JSON Schema of a tool's answer, without the descriptions of its properties."""
     answer = TOOLS[tool]
     if not isinstance(answer, tuple):
         return _bare(_schema(answer))

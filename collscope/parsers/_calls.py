@@ -266,7 +266,7 @@ def host_calls(
 
     A process that launched work on other devices, too, orders the work of all: None for its calls.
 
-    number   of the call behind each row; 0: not told
+    number   of the call behind each row; 0: unknown
     others   numbers of the calls behind the rows of all other devices
     streams  labels of the device's streams; those that only calls name are added
     """

@@ -36,7 +36,7 @@ _TWICE_TEXT = "Rows that appear twice in the file were read once."
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """What tells one CSV from another.
+    """What distinguishes one CSV from another.
 
     mark    what the line begins with that ends with the version
     needed  columns without which there is nothing to read, `status` among them
@@ -58,7 +58,7 @@ class Row(msgspec.Struct, frozen=True):
     at: int
     line: str
     fields: dict[str, str]
-    label: str | None  # of all rows below a line that tells it
+    label: str | None  # of all rows below a line that gives it
     nranks: int | None  # of the job, likewise
 
 
@@ -226,7 +226,7 @@ def numbers_of(
 
 
 def count_unreadable(row: Row, notes: Notes) -> None:
-    """Count a row of which a number cannot be read."""
+    """Count a row with a number that cannot be read."""
     notes.add(Severity.DATA_LOSS, "bad_number", _NUMBER_TEXT, row.at, row.line)
 
 

@@ -1,4 +1,4 @@
-"""What NCCL's NVTX ranges tell of the kernels that were launched inside of them.
+"""What NCCL's NVTX ranges show about the kernels launched inside them.
 
 NCCL 2.16 and later opens a range per call in the domain "NCCL", with a payload: the bytes of the
 count argument (never a datatype), the reduction, root or peer; from 2.25 on also the communicator,
@@ -108,7 +108,7 @@ def described(
     kernels: Sequence[KernelSpan],
     members: dict[tuple[int, str], Communicator | None],
 ) -> list[TraceCollective | None]:
-    """What a window's calls tell of the kernels launched in it; None where that is not certain.
+    """What a window's calls show about the kernels launched in it; None where that is not certain.
 
     NCCL may carry out several calls of a group with one kernel, and in another order.
     """
@@ -133,7 +133,7 @@ def described(
 
 
 def diagnostics(calls: Sequence[Range], alone: int, kernels: int) -> list[Diagnostic]:
-    """What could not be told.
+    """What could not be determined.
 
     calls  of collectives
     alone  collective kernels known by name only, of `kernels`

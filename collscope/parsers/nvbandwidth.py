@@ -1,7 +1,7 @@
 """What NVIDIA's nvbandwidth prints, text or JSON (``-j``): bandwidths and latencies of pairs.
 
 Lines and fields: output.cpp, json_output.cpp and testcases_*.cpp of releases 0.2 to 0.8. Neither
-tells the size of the buffers, so the values are figures and no copies of a size.
+gives the size of the buffers, so the values are figures and no copies of a size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Binary payloads of NVTX events, decoded by the schemas that stand beside them.
+"""Binary payloads of NVTX events, decoded by the schemas in the same file.
 
 Entry types and rules of alignment: nvToolsExtPayload.h (NVIDIA/NVTX, Apache-2.0 with LLVM
 exceptions). In SQLite files of Nsight Systems a payload stands in ``NVTX_EVENTS.binaryData`` behind

@@ -89,7 +89,7 @@ def parse(text: str | Iterable[str]) -> ProfileSet:
 
 
 class _Reader:
-    """Titles of the table being read, and what its rows told."""
+    """Titles of the table being read, and what its rows held."""
 
     def __init__(self) -> None:
         self.totals: dict[int, list[KernelTotal]] = {}  # by the line of their table's titles

@@ -1,7 +1,7 @@
 """JSON of NCCL's RAS (``ncclras -f json``, NCCL 2.28.7 on): collectives launched by each rank.
 
 Fields: src/ras/client_support.cc of NCCL 2.30.7, and ``ncclras -m -f json`` for its events. A
-snapshot of counters is no call: figures are kept, and ranks that are apart or missing are told.
+snapshot of counters is no call: figures are kept, and ranks that are apart or missing are reported.
 """
 
 from __future__ import annotations

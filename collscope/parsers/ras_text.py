@@ -1,4 +1,4 @@
-"""Text of NCCL's and RCCL's RAS service (``ncclras``, from NCCL 2.24): what it says of a job.
+"""Text of NCCL's and RCCL's RAS service (``ncclras``, from NCCL 2.24): its view of a job.
 
 An answer is a snapshot, and lists the ranks that stand out. They are notices; the figures are the
 sizes of the communicators.

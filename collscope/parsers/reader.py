@@ -1,4 +1,4 @@
-"""What every reader of a dialect is: how it tells its own files, and how it reads them."""
+"""What every reader of a dialect is: how it recognises its files, and how it reads them."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def text_of(head: bytes) -> str:
 
 
 def whole_if(sniff: Callable[[str], bool]) -> Callable[[bytes], Fit]:
-    """A `Reader.sniff` of a dialect that fills its files, told by their text."""
+    """A `Reader.sniff` of a dialect that fills its files, recognised by their text."""
     return lambda head: Fit.WHOLE if sniff(text_of(head)) else Fit.NONE
 
 
@@ -161,7 +161,7 @@ def text_profile_reader(
 ) -> Reader:
     """Reader of a profiler's table, with which a text begins, or which stands further down in one.
 
-    sniff  true where the table's header, or a row that tells as much, stands in the text
+    sniff  true where the table's header, or an equally clear row, is in the text
     alone  a text that begins with it holds nothing else
     """
 
@@ -220,7 +220,7 @@ def trace_reader(
 def recorder_reader(
     name: str, sniff: Callable[[bytes], bool], parse: Callable[[bytes, str], RecordedCalls]
 ) -> Reader:
-    """Reader of a recording, whose file's name may tell rank, host or process.
+    """Reader of a recording, whose file's name may hold rank, host or process.
 
     Times that cannot be true are left out.
     """

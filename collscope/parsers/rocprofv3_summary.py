@@ -56,7 +56,7 @@ def parse(text: str | Iterable[str]) -> Profile:
     """
     rows = Rows()
     table: _Table | None = None
-    kind: str | None = None  # of all rows of a table, by its title; None: not told there
+    kind: str | None = None  # of all rows of a table, by its title; None: unknown
     before: set[str] = set()  # kinds that an earlier table has
     here: set[str] = set()  # kinds of this one
     tables = 0

@@ -371,7 +371,7 @@ def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def snapshot(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """Reads the store as it is at the first query, whatever other processes write meanwhile."""
+    """Reads the state at the first query, whatever other processes write meanwhile."""
     with explained(path):
         connection.execute("BEGIN")
     try:
@@ -421,7 +421,7 @@ _UNDECLARED = (("_call_row", "total_id", "_call_total"), ("_call_total", "class_
 def wrong_values(connection: sqlite3.Connection) -> str | None:
     """What a damaged store holds that collscope never wrote; None where nothing of it is found.
 
-    SQLite itself reads a column of integers with a text in it without a word.
+    SQLite itself silently accepts text in an INTEGER column.
     """
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     for (table,) in tables:

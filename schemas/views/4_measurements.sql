@@ -34,7 +34,7 @@ CREATE VIEW measurements AS SELECT
     m.device,                  -- device of the slowest rank
     m.host,                    -- host of the slowest rank
     m.status,                  -- ok, wrong, failed, timeout, skipped; contradictory: its columns contradict each other
-    m.message,                 -- what the library said, or why, when status is not ok
+    m.message,                 -- the library's message, or why, when status is not ok
     m.scaled_from,             -- ranks of the job, where fewer were measured
     s.path,                    -- path of the source
     m.line                     -- line in the source
@@ -70,7 +70,7 @@ CREATE VIEW copies AS SELECT
     c.n_wrong,                 -- wrong bytes, NULL when not checked
     c.checked,                 -- all or sample: what n_wrong looked at
     c.status,                  -- ok, wrong, failed, timeout, skipped, contradictory
-    c.message,                 -- what the runtime said, when status is not ok
+    c.message,                 -- the runtime's message, when status is not ok
     c.device,                  -- name of the GPU copied from, or of the processor
     c.runtime,                 -- name and version of the GPU runtime, or of MPI
     c.hostname,                -- host
@@ -145,8 +145,8 @@ CREATE VIEW metrics AS SELECT
     m.label,                   -- setting, library or machine measured
     m.name,                    -- what was measured
     m.value,                   -- figure
-    m.unit,                    -- its unit, NULL when the source does not tell
-    m.higher_is_better,        -- 1, 0, NULL when the unit does not tell
+    m.unit,                    -- its unit, NULL when the source lacks it
+    m.higher_is_better,        -- 1, 0, NULL when the unit does not show it
     s.path,                    -- path of the source
     m.line                     -- line in the source
 FROM _metric m JOIN _run r USING (run_id) JOIN _source s USING (source_id);

@@ -20,7 +20,7 @@ from collscope.parsers.nccl_log.links import parse_link
 from collscope.parsers.nccl_log.settings import parse_built_for, parse_setting, parse_version
 
 NO_PROCESS = 0xFFFFFFFF
-"""The scanner's process index of a line that no process can be told for."""
+"""The scanner's process index of a line of an unknown process."""
 
 
 class MessageKind(IntEnum):

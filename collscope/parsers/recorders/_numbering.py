@@ -47,8 +47,8 @@ def lacking_calls(calls: Iterable[RecordedCall], *, first: int | None = None) ->
 def call_once(call: RecordedCall) -> Hashable | None:
     """Key for `once` of a call: numbered ones that are equal in every field are one.
 
-    What numbers a Send or Recv differs between recorders: their times distinguish them, where these
-    are told.
+    What numbers a Send or Recv differs between recorders: their times, where known, distinguish
+    them.
     """
     number_of_call = call.seq
     if call.collective.op.point_to_point and call.start_ns is not None:

@@ -72,7 +72,7 @@ def sniff(head: bytes) -> bool:
 def parse(data: bytes, name: str) -> RecordedCalls:
     """Collectives of one rank of one communicator, in the order of the file.
 
-    name   of the file, which tells communicator, host and process
+    name   of the file, with communicator, host and process
     """
     notes = Notes()
     named = _NAME.fullmatch(re.split(r"[/\\]", name)[-1])

@@ -135,7 +135,7 @@ class _Reader:
             self.notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, number, new[0])
             rank = None
         self._sizes[name] = size
-        # The largest is taken for all ranks of the job.
+        # The largest counts as all ranks of the job.
         if size > (self._world or 0):
             self._rank, self._world = rank, size
             self._room -= size  # a file that names many large ones lists none of them

@@ -411,7 +411,7 @@ def _agreed(
 
 
 def rank_of(name: str) -> int | None:
-    """Rank in a file's name; None when it tells none.
+    """Rank in a file's name; None when it has none.
 
     >>> rank_of("ddp.fr.rank0.json"), rank_of("_dump_12"), rank_of("nccl_trace"), rank_of("h2_x3")
     (0, 12, None, 3)
@@ -454,7 +454,7 @@ def _groups(config: object) -> dict[str, tuple[int, ...]]:
 
 def _status(status: object, rows: Iterable[_Row]) -> tuple[GroupStatus, ...]:
     # "pg_status": {"5": {"last_enqueued_collective": 39416, …}}: keys are pg_id, not names.
-    # The JSON form quotes the numbers; -1 says that none was.
+    # The JSON form quotes the numbers; -1 means that none was.
     names = {entry.pg_id: kind.group for entry, kind in rows}
     found = []
     for key, value in mapping(status).items():

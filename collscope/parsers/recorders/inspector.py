@@ -242,7 +242,7 @@ def _busbw(call: RecordedCall) -> float | None:
 
 
 def _untimed(call: RecordedCall) -> RecordedCall:
-    """The call without what its GPU time tells."""
+    """The call without its GPU time."""
     if call.timing_source != KERNEL_GPU:
         return call
     return replace(call, duration_ns=None, busbw_gbps=None)

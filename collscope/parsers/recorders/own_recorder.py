@@ -100,7 +100,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class _Process(msgspec.Struct, frozen=True):
-    """What the first record tells of the process."""
+    """The process, by the first record."""
 
     name: str
     real_ns: int
@@ -176,7 +176,7 @@ def parse(data: bytes, _name: str) -> RecordedCalls:
 
 
 def cost_of(data: bytes) -> RecorderCost | None:
-    """What the recorder took of the process of a file; None where the file does not tell."""
+    """What the recorder took of the process of a file; None where the file lacks it."""
     reader = _Reader(Notes())
     for record in _records(data, reader.notes):
         if record.kind in (_FILE, _COST):
@@ -288,7 +288,7 @@ class _Reader:
         self._apis: dict[int, _Api] = {}
         self._launched: set[int] = set()
         self._calls: dict[int, tuple[Record, tuple[int, ...]]] = {}
-        # By call, channel and start: of one that lasts, the last record tells the end.
+        # By call, channel and start: of one that lasts, the last record has the end.
         self._kernels: dict[int, dict[tuple[int, int], int]] = defaultdict(dict)
         self._clock = GpuClock()
         self._unsound: frozenset[int] = frozenset()

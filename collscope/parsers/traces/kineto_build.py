@@ -97,7 +97,7 @@ def _other_steps(kept: list[EngineStep], left: int) -> Iterable[Diagnostic]:
 
 
 def _host_calls(seen: Collector, header: Header, of_row: Ints, times: Times) -> HostCalls | None:
-    """Calls that launched something or order GPU work; None where the trace tells none.
+    """Calls that launched something or order GPU work; None where the trace has none.
 
     of_row   place of the call behind each row, -1 where not known
     """
@@ -239,7 +239,7 @@ def _ns(time_us: Floats, origin_us: int, base_ns: int) -> Ints:
 
 
 def _identity(seen: Collector, header: Header) -> tuple[int | None, int | None]:
-    """Rank and world size: of the header, else as the collectives tell them."""
+    """Rank and world size: of the header, else from the collectives."""
     rank, world_size = header.rank, header.world_size
     if rank is None:
         told = (kineto_calls.own_rank(args) for args in seen.described.values())
@@ -297,7 +297,7 @@ def _why_unnamed(seen: Collector) -> str:
 
 
 def _gpu(header: Header, device: str | None) -> str | None:
-    """Name of the device; where its number is not told, that of all devices if they share one."""
+    """Name of the device; where its number is unknown, that of all devices if they share one."""
     names = set(header.gpus.values())
     return header.gpus.get(device or "") or (names.pop() if len(names) == 1 else None)
 
