@@ -74,8 +74,8 @@ def require_step_like(step_ms: float | None, recorded_ns: float) -> None:
     if not 1 / OTHER_UNIT <= ratio <= OTHER_UNIT:
         raise UsageError(
             f"step time of {step_ms:g} ms: {ratio:.3g} times the recorded step of "
-            f"{recorded_ns / 1e6:.4g} ms; a profiler costs less than that. Give the milliseconds "
-            "of one step of this job ('ingest trace --steps' sets how many a trace holds)."
+            f"{recorded_ns / 1e6:.4g} ms, which no profiler explains. Give milliseconds, of one "
+            "step of this job ('ingest trace --steps' sets how many a trace holds)."
         )
 
 

@@ -237,8 +237,8 @@ def _of_periods(periods: list[str], *, logs: bool) -> Diagnostic:
     from collscope.model import Diagnostic, Severity
 
     text = (
-        "profiled periods, starts or jobs became runs of their own, because their ranks already "
-        f"have a trace or their collectives end at other times ({', '.join(periods)})"
+        "profiled periods, starts or jobs whose ranks already have a trace, or whose collectives "
+        f"end at other times, became runs of their own ({', '.join(periods)})"
     )
     if logs:
         text += (

@@ -255,7 +255,7 @@ def test_sql_is_given_up(store: Path) -> None:
     done = collscope("sql", endless, "--db", store, "--timeout", "0.05")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "collscope: query: not done after 0.05 s. Ask for less, or raise --timeout.\n"
+        "collscope: query: not finished after 0.05 s. Ask for less, or raise --timeout.\n"
     )
 
 
@@ -265,7 +265,7 @@ def test_sql_is_given_up_within_one_call_of_a_function(store: Path) -> None:
     done = _process("sql", endless, "--db", store, "--timeout", "0.05")
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr == (
-        b"collscope: query: not done after 0.05 s. Ask for less, or raise --timeout.\n"
+        b"collscope: query: not finished after 0.05 s. Ask for less, or raise --timeout.\n"
     )
 
 
