@@ -95,7 +95,7 @@ def test_what_is_read_as_a_whole_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(files, "MOST_WHOLE_BYTES", 1 << 20)
     with pytest.raises(
         UnreadableError,
-        match=r"more than 1 MiB, in a file that must be read as a"
+        match=r"more than 1 MiB, the limit for files that must be read as a"
         " whole",
     ):
         Input("x", io.BytesIO(bytes(9 << 20))).whole()
