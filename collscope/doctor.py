@@ -185,7 +185,7 @@ def _check_package(package: str, use: str | None = None) -> Check:
 
 
 def _check_writable(db: Path) -> Check:
-    """A store needs a writable file and folder: SQLite puts its log beside the database."""
+    """A store needs a writable file and folder: SQLite puts its log next to the database."""
     folder = db.resolve().parent
     fix = "change to a folder that you may write to, or pass --db"
     try:
@@ -205,10 +205,10 @@ def _check_program(name: str) -> Check:
 
 
 def _check_launchers() -> list[Check]:
-    """``mpiexec`` beside this Python (from a wheel) and, when it is another one, in PATH."""
+    """``mpiexec`` next to this Python (from a wheel) and, when it is another one, in PATH."""
     paths = launchers()
     if not paths:
-        return [Check("mpiexec", False, "not in PATH, not beside Python", INSTALL_MPI)]
+        return [Check("mpiexec", False, "not in PATH, not next to Python", INSTALL_MPI)]
     return [_check_launcher(str(path)) for path in paths]
 
 

@@ -83,7 +83,7 @@ class Table(msgspec.Struct, frozen=True):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The rows as an Arrow stream: what polars, pandas, pyarrow and duckdb read.
 
-        A column of whole numbers is int64, one of numbers float64, of bytes binary, of nothing but
+        A column of whole numbers is int64, one of numbers float64, of bytes binary, of only
         None null; any other is a string.
 
         requested_schema  as in the Arrow PyCapsule interface: a wish, which is not granted
@@ -204,7 +204,7 @@ class Store(msgspec.Struct, frozen=True):
     def sql(
         self, query: str, parameters: Parameters = (), *, timeout_s: float | None = None
     ) -> Table:
-        """Answer of a query over the views; it can do nothing but read.
+        """Answer of a query over the views; it can only read.
 
         parameters  for `?` or `:name` in the query
         timeout_s   seconds after which it is given up; None: never
@@ -305,7 +305,7 @@ class Store(msgspec.Struct, frozen=True):
         weights: str | None = None,
         system: str | None = None,
     ) -> Comparison:
-        """Labels, replay CSVs or traced runs beside the first of them, as `collscope compare`.
+        """Labels, replay CSVs or traced runs against the first of them, as `collscope compare`.
 
         run      only measurements of this run
         weights  run whose calls weight the classes

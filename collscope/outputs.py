@@ -1,4 +1,4 @@
-"""Files on their way out: whole, in place of nothing that is needed, and nothing left beside them.
+"""Files on their way out: complete, replacing no needed file and leaving nothing behind.
 
 Every file that collscope writes by itself goes through `replaced`; what another program writes for
 it (the CSV of the replayer) is held to `require_output` before that starts.
@@ -84,8 +84,8 @@ def require_output(path: Path, option: str = "") -> None:
     """Refuse a file that an output must not replace, under whatever name or link.
 
     option  that names the file
-    raises  InputError for a store or another SQLite file, what SQLite keeps beside one, a source of
-            the store, an input or a program of this command, and the output of another option
+    raises  InputError for a store or another SQLite file, a file that SQLite keeps next to one, a
+            source of the store, an input or a program of this command, another option's output
     """
     _require_file(path, option or "-o")
     target = os.path.realpath(path)

@@ -38,7 +38,7 @@ microseconds. Equal rows of one launch are one row, recorded twice.
 In 500 000 rows of CUDA traces no collective overlaps another of its stream by a microsecond, and no
 two rows of one start by more. So collectives of a stream that overlap by more than half of the
 shorter, rows of one start and pairs of equal rows of one launch are no overlap of dependent
-launches: stamps are rounded to more than the kernels last, lengths are wrong, or rows stand there
+launches: stamps are rounded to more than the kernels last, lengths are wrong, or rows are there
 twice. Where they are many, which rows are right is unknown.
 
 The host waits for the device or for a stream until its rows have ended. Rows that end `OVERLAP_NS`
@@ -392,7 +392,7 @@ def _together(
 def _long_beside(begin: Ints, finish: Ints, launch: Ints) -> Bools:
     """Rows of one stream that begin long before an earlier one ends, and by half of the shorter.
 
-    Rows of one launch are a graph's, whose branches run beside each other.
+    Rows of one launch are a graph's, whose branches run at the same time.
     """
     found = np.zeros(len(begin), dtype=bool)
     reach = np.maximum.accumulate(finish)[:-1]

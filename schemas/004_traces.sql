@@ -1,7 +1,7 @@
 -- Store, version 4: traces of kernels, recordings of calls, and what both show once they are joined.
 
 ALTER TABLE _kernel ADD COLUMN launch_ns INTEGER; -- start of the host call that launched it
--- Part of the kernel's time with no compute kernel beside it.
+-- Part of the kernel's time not hidden by compute.
 ALTER TABLE _kernel_call ADD COLUMN exposed_ns INTEGER;
 
 -- One row per rank or device of a trace. Its kernels are consecutive rows of _kernel.

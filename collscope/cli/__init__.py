@@ -136,7 +136,7 @@ _WrongUse: Any = typer.BadParameter.__base__  # click's UsageError, which typer 
 
 @contextmanager
 def _corrected(words: Sequence[str]) -> Iterator[None]:
-    """Say what to write instead of an option that is none, or of a store that stands alone.
+    """Say what to write instead of an unknown option, or of a store given alone.
 
     words  of the command line
     """

@@ -1,4 +1,4 @@
-"""`collscope bench interference`: computation and collectives beside each other."""
+"""`collscope bench interference`: compute and collectives at the same time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collscope.gpu_vendors import Backend
 
 
 class Computation(str, Enum):
-    """What runs beside the collectives."""
+    """What runs at the same time as the collectives."""
 
     AUTO = "auto"
     GEMM = "gemm"

@@ -247,7 +247,7 @@ def summarise(
 ) -> list[Ingested]:
     """Ingest, and print what became of every input; or of all together.
 
-    quiet   a line for all inputs instead of one for each, as by itself where they are many
+    quiet   a line for all inputs instead of one for each; the default where they are many
     raises  InputError when a run could not be matched, and with `strict` when data was lost or a
             file could not be used; IngestInterruptedError after the lines of what was finished
     """

@@ -27,7 +27,7 @@ def progress() -> Progress:
 def told(files: str, done_bytes: int, all_bytes: int, seconds: float) -> str:
     """How far a job is, its rate and the time left at that rate.
 
-    all_bytes  0 where nobody knows, as of standard input
+    all_bytes  0 where unknown, such as standard input
 
     >>> told("3 of 72 files", 45 << 20, 360 << 20, 9.0)
     '3 of 72 files, 45 of 360 MiB, 5 MiB/s, 63 s left'

@@ -38,7 +38,7 @@ class Recorders(msgspec.Struct, frozen=True):
 
     @property
     def armed_level(self) -> str:
-        """Level of an armed job: the recorder's default beside a faulty library is calls alone."""
+        """Level of an armed job: with a faulty library, the recorder's default is calls alone."""
         return "calls" if self.faults else "all"
 
     @property

@@ -103,7 +103,7 @@ def ingest_any(
     known = [r for r in found if r.status == "known"]
     if not added and not known:
         return [first or _rejected(found, file)]
-    # A table that lacks an option, beside what could be read, is not passed over in silence.
+    # A table that lacks an option, next to what could be read, is not silently skipped.
     lacking = [r for r in found if r.status == "unusable" and r.code == _NO_OP]
     return [*(added or known[:1]), *lacking]
 

@@ -171,7 +171,7 @@ class Input:
 
     @contextmanager
     def database(self) -> Iterator[sqlite3.Connection | None]:
-        """It as an SQLite file, from a copy: a profiler's WAL beside it is not touched.
+        """It as an SQLite file, from a copy: a profiler's WAL next to it is not touched.
 
         returns  None where it cannot be opened
         raises   UnreadableError

@@ -201,7 +201,7 @@ def rematch(store: Path, run: str) -> list[Diagnostic]:
 def match_due(connection: sqlite3.Connection, store: Path) -> None:
     """Finish a migration: match the runs that it made due, each in a transaction of its own.
 
-    What the ingest would say of them stands in the view `diagnostics`.
+    What the ingest would say of them is in the view `diagnostics`.
     """
     due = connection.execute("SELECT label FROM _run WHERE due > 0 ORDER BY run_id").fetchall()
     for (run,) in due:
@@ -251,7 +251,7 @@ def _of_periods(periods: list[str], *, logs: bool) -> Diagnostic:
 def _of_processes(
     connection: sqlite3.Connection, run: int, originals: Originals, rotated: set[tuple[str, int]]
 ) -> list[Diagnostic]:
-    """Notices of lines that stand in the logs twice, and of processes that share a GPU.
+    """Notices of lines that appear twice in the logs, and of processes that share a GPU.
 
     rotated  processes whose log is in parts
     """

@@ -61,7 +61,7 @@ class TraceMatch(msgspec.Struct, frozen=True):
 def match_traces(
     given: store.StoredTraces, matched: Matched, steps: int | None = None, *, doubted: bool = False
 ) -> TraceMatch:
-    """Analyse the traces of a run and put their calls beside those of its logs.
+    """Analyse the traces of a run and join their calls to those of its logs.
 
     steps    number of steps in each trace, where that is known
     doubted  what was found while reading makes the times of the traces unknown

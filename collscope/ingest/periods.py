@@ -76,7 +76,7 @@ class Period(msgspec.Struct, frozen=True):
 def read_periods(connection: sqlite3.Connection, run: str) -> tuple[Period, ...]:
     """The periods or jobs that were read together with a run, itself among them.
 
-    returns  the first one that was read first; none where the run stands alone
+    returns  the first one that was read first; none where the run has no relatives
     """
     labels = [label for (label,) in connection.execute(_FAMILY, (run,))]
     return tuple(_period(connection, label) for label in labels) if len(labels) > 1 else ()
@@ -91,7 +91,7 @@ def _period(connection: sqlite3.Connection, run: str) -> Period:
 
 
 def separate_periods(connection: sqlite3.Connection, store: Path, run: int) -> list[str]:
-    """Give every period, start or job beside a run's first a run of its own, as NAME.2.
+    """Give every period, start or job after a run's first a run of its own, as NAME.2.
 
     A file stays where it is when its traces are of several.
 

@@ -93,7 +93,7 @@ def summary_lines(results: list[Ingested], *, quiet: bool = False) -> Iterator[s
 
 
 def _many(unusable: list[Ingested], *, quiet: bool) -> bool:
-    """Whether skipped inputs stand in one line for each reason."""
+    """Whether skipped inputs are in one line for each reason."""
     return len(unusable) > (1 if quiet else _MOST_LINES)
 
 

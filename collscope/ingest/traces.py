@@ -29,7 +29,7 @@ from collscope.units import count
 
 TRACE = "trace"  # what the kind of such a source is called
 _EMPTY = "the trace holds no kernel, copy or collective"
-# Its GPU work may stand at the end: nothing of it is left then.
+# Its GPU work may be at the end: nothing of it is left then.
 _CUT = "cut, or not written to its end; it holds no kernel, copy or collective"
 _LARGE = (
     "one of its values exceeds the reader's limit; the part that was read holds no kernel, copy "

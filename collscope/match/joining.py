@@ -1,4 +1,4 @@
-"""Calls that traces and recordings show, put beside the calls of logs (pure).
+"""Calls that traces and recordings show, joined to the calls of logs (pure).
 
 Where the run has logs of the same communicator there is no second set of calls: the calls of a
 trace are joined to the logged ones by aligning both sequences, what is left over by class, and only
@@ -208,7 +208,7 @@ class _Joiner:
             for c, known in enumerate(self.matched.comms)
             if any(self.matched.world_ranks[member] == first for member in known.members.values())
         ]
-        # Calls stand in the order in which each process launched them.
+        # Calls are in the order in which each process launched them.
         launched = np.flatnonzero(np.isin(calls, theirs))
         between = np.diff(np.searchsorted(launched, self._calls_of[comm])) - 1
         ops: dict[Op, int] = {}
@@ -356,7 +356,7 @@ class _Joiner:
 
 
 def _fits(whole: npt.NDArray[Any], part: npt.NDArray[Any]) -> list[int]:
-    """Where `part` stands in `whole` without a gap, rising.
+    """Where `part` is in `whole` without a gap, rising.
 
     >>> _fits(np.array([1, 2, 1, 2, 1]), np.array([1, 2]))
     [0, 2]

@@ -37,7 +37,7 @@ def lines_once(trace: LogKernels) -> tuple[LogKernels, int]:
     """The scanner's `kernel` columns without lines that were there before, and how many are not.
 
     The GPU's clock has a time for each line of a block: one that is equal in every column was
-    written once, and stands in the log again.
+    written once, and is repeated in the log.
     """
     columns = astuple(trace)[:-1]  # but the line
     n = len(trace.line)

@@ -101,7 +101,7 @@ def _signatures(scan: LogScan) -> tuple[list[Signature], Ints]:
 
 
 def _trace_groups(scan: LogScan) -> Ints:
-    """Number of the outermost ncclGroupStart/End interval each row stands in, or -1."""
+    """Number of the outermost ncclGroupStart/End interval each row is in, or -1."""
     coll, marks = scan.coll, scan.groups
     group = np.full(len(coll.line), -1, dtype=np.int32)
     number = 0

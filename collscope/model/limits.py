@@ -200,7 +200,7 @@ def _kind(kind: type[msgspec.Struct]) -> _Kind:
 
 @cache
 def _empty(kind: type[msgspec.Struct], name: str) -> object:
-    """What stands for a value that is not known; `_NEEDED` where a record must have one."""
+    """What replaces a value that is not known; `_NEEDED` where a record must have one."""
     annotation = str(kind.__annotations__[name])
     if "None" in annotation:
         return None

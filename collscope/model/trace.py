@@ -1,7 +1,7 @@
 """Records of traces: what a rank's GPU and host did, as the trace parsers give it out.
 
 Times are integer ns on the clock of the source. Columns are numpy arrays of equal length, since a
-trace has up to millions of kernels; what repeats stands in a table once and is named by its index.
+trace has up to millions of kernels; what repeats is in a table once and is named by its index.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class _Extent:
         self._expected.clear()
 
     def take(self, line: str, fields: Mapping[str, str], at: int) -> bool:
-        """Take a row; False for one that stands there already."""
+        """Take a row; False for one that is there already."""
         if line in self._seen and any(fields.get(name) for name in _SAMPLES):
             self._notes.add(Severity.NOTICE, "counted_once", _TWICE_TEXT, at, line)
             return False
@@ -141,10 +141,10 @@ class _Extent:
 def read_rows(text: str, layout: Layout, notes: Notes) -> Iterator[Row]:
     """Whole rows of a text, one after the other.
 
-    Of a part of another version there is nothing but a diagnostic, ``other_version``; of a last row
+    Of a part of another version there is only a diagnostic, ``other_version``; of a last row
     without a line end another one, ``cut_row``. Rows that the file should have by its own
     numbers and lacks are counted: ``rows_missing``, ``classes_missing``, ``no_end``. A row that
-    stands there twice is read once.
+    appears twice is read once.
     """
     header: list[str] | None = None
     above: dict[str, str] = {}  # metadata of the rows below it

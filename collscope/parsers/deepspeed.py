@@ -87,7 +87,7 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 def sniff_text(head: str) -> bool:
-    """True when the header of such a table stands in the text."""
+    """True when the header of such a table is in the text."""
     return any(_HEADER.match(line[:400]) is not None for line in text_lines(head))
 
 

@@ -228,7 +228,7 @@ def _nccl_ranges(connection: Database, names: set[str]) -> Iterable[Range]:
     schemas = _payload_schemas(connection, names)
     text, identity = first_of(known, "e", "text"), first_of(known, "e", "textId")
     blob, domain = first_of(known, "e", "binaryData"), first_of(known, "e", "domainId")
-    # Bytes stand in a column of text in some exports.
+    # Bytes are in a column of text in some exports.
     sql = (
         f"SELECT COALESCE({text}, s.value), {_PROCESS.format(id='e.globalTid')}, e.globalTid,"
         f' e.start, e."end", {domain}, CAST({blob} AS BLOB)'

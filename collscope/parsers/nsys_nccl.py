@@ -2,7 +2,7 @@
 
 NCCL 2.16 and later opens a range per call in the domain "NCCL", with a payload: the bytes of the
 count argument (never a datatype), the reduction, root or peer; from 2.25 on also the communicator,
-whose ranks stand in the payload of the call that made it (src/include/nvtx_payload_schemas.h,
+whose ranks are in the payload of the call that made it (src/include/nvtx_payload_schemas.h,
 src/collectives.cc, src/init.cc of NVIDIA/nccl; src/collectives/*.cc before 2.21). Kernels of a call
 inside of ncclGroupStart and ncclGroupEnd are launched in the range of the latter.
 """

@@ -52,7 +52,7 @@ _UNIT_TEXT = "Tests with an unknown unit were left out."
 
 
 def fits(head: bytes) -> Fit:
-    """The JSON fills its file; the text may stand in another."""
+    """The JSON fills its file; the text may be in another."""
     return Fit.WHOLE if _START.match(text_of(head)) else Fit.PART
 
 

@@ -120,7 +120,7 @@ _HALF = re.compile(
 
 
 def whole_characters(data: bytes) -> bytes:
-    r"""Data in which no JSON string escapes half of a character; U+FFFD stands there instead.
+    r"""Data in which no JSON string escapes half of a character; U+FFFD replaces it.
 
     >>> whole_characters(rb'"\udfff \ud83d\ude00"')
     b'"\\ufffd \\ud83d\\ude00"'
@@ -159,7 +159,7 @@ def text_profile_reader(
     *,
     alone: bool = False,
 ) -> Reader:
-    """Reader of a profiler's table, with which a text begins, or which stands further down in one.
+    """Reader of a profiler's table, with which a text begins, or which is further down in one.
 
     sniff  true where the table's header, or an equally clear row, is in the text
     alone  a text that begins with it holds nothing else

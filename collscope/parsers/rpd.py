@@ -63,7 +63,7 @@ def parse(connection: Database) -> Profile:
     """Totals per kernel and device, and one span per operation.
 
     connection  open RPD file; it is only read
-    returns     totals in ns; without spans when the file holds nothing but ``top``
+    returns     totals in ns; without spans when the file holds only ``top``
     """
     rows = Rows()
     calls: ProfiledCalls | None = None

@@ -20,7 +20,7 @@ from collscope.outputs import note_sources, note_store, require_store
 from collscope.units import count
 from collscope.writing import one_line
 
-# The build puts schemas/ beside the native modules, in a wheel as in an editable install.
+# The build puts schemas/ next to the native modules, in a wheel as in an editable install.
 SCHEMAS = Path(native.__file__).parent / "_schemas"
 # How long to wait for another process that writes: storing a log of 500 MB takes some seconds, and
 # of several processes that wait, SQLite lets any one go first.
@@ -164,7 +164,7 @@ def remove_empty(connection: sqlite3.Connection, path: Path) -> None:
 
 
 class _Reader(sqlite3.Connection):
-    """Reads only; closed, it leaves the store without files beside it."""
+    """Reads only; closed, it leaves the store without files next to it."""
 
     store: Path
     unlocked: os.stat_result | None = None  # the file when it was opened, where no lock holds it
@@ -248,9 +248,9 @@ _NOTHING_BESIDE = ("readonly", "unable to open", "disk I/O", "full")
 
 
 def _reader(path: Path) -> _Reader:
-    """A reader; without locks where SQLite cannot make its files beside the store.
+    """A reader; without locks where SQLite cannot make its files next to the store.
 
-    raises  InputError when rows of the store stand in such a file only
+    raises  InputError when rows of the store are in such a file only
     """
     connection = _connected_reader(path, "mode=ro")
     try:

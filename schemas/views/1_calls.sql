@@ -116,7 +116,7 @@ CREATE VIEW call_totals AS SELECT
 FROM _call_total t JOIN _comm c USING (comm_id) JOIN _run r ON r.run_id = c.run_id
 LEFT JOIN _tuning u USING (tuning_id);
 
--- Keys of calls alone, of all runs: what a call shares with others stands in call_totals. For who reads
+-- Keys of calls alone, of all runs: call_totals has what a call shares with others. For who reads
 -- millions of them.
 CREATE VIEW call_keys AS SELECT
     call_id,                   -- key, see calls

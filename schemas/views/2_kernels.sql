@@ -23,7 +23,7 @@ CREATE VIEW kernels AS SELECT
     j.call_id,                 -- call it executed, NULL where no log line or trace has it
     j.transfer_ns,             -- part after the call's last rank came; NULL: not known, or warm-up
     j.wait_ns,                 -- duration minus transfer_ns
-    j.exposed_ns               -- part with no compute kernel beside it
+    j.exposed_ns               -- part not hidden by compute
 FROM _kernel e JOIN _source s USING (source_id) JOIN _run r USING (run_id)
 LEFT JOIN _kernel_name n USING (name_id) LEFT JOIN _kernel_call j USING (kernel_id);
 
@@ -68,9 +68,9 @@ CREATE VIEW rank_times AS SELECT
     k.compute_ns,              -- a kernel ran that is no collective
     k.copy_ns,                 -- a copy or memset ran
     k.collective_ns,           -- a collective ran
-    k.exposed_ns,              -- collective time with no compute kernel beside it
-    k.hidden_ns,               -- collective time beside a compute kernel
-    k.copy_only_ns,            -- of exposed_ns, beside a copy or memset
+    k.exposed_ns,              -- collective time not hidden by compute
+    k.hidden_ns,               -- collective time hidden by compute
+    k.copy_only_ns,            -- part of exposed_ns during a copy or memset
     k.idle_ns,                 -- nothing ran
     k.calls,                   -- collectives of the rank, warm-up left out
     k.duration_ns,             -- summed time of these calls: transfer, wait and unknown
@@ -208,8 +208,8 @@ CREATE VIEW stream_overlaps AS SELECT
     k.rank,                    -- world rank
     o.stream,                  -- stream as the trace names it
     o.total_ns,                -- collective time
-    o.exposed_ns,              -- collective time with no compute kernel beside it
-    o.hidden_ns                -- collective time beside a compute kernel
+    o.exposed_ns,              -- collective time not hidden by compute
+    o.hidden_ns                -- collective time hidden by compute
 FROM _trace_stream o JOIN _trace_rank k USING (trace_id) JOIN _trace t USING (trace_id)
 JOIN _source s USING (source_id) JOIN _run r USING (run_id);
 

@@ -87,7 +87,7 @@ CREATE VIEW copy_samples AS SELECT
     p.time_us                  -- one repetition, mean of the sample's repetitions
 FROM _copy_sample p JOIN _copy c USING (copy_id) JOIN _run r USING (run_id);
 
--- Computation beside collectives: what each rank's work and the calls cost each other.
+-- Compute and collectives at the same time: how each rank's work and the calls slow each other.
 CREATE VIEW interference AS SELECT
     r.label AS run,            -- run
     i.interference_id,         -- key
@@ -109,14 +109,14 @@ CREATE VIEW interference AS SELECT
     i.compute_description,     -- what it computes
     i.channels,                -- as the launch set them, NULL: the library's choice
     i.priority,                -- of the calls' stream: high, normal; NULL on the host
-    i.compute_alone_us,        -- a batch of work with nothing beside it, median
+    i.compute_alone_us,        -- a batch of work alone, median
     i.compute_with_us,         -- the same work while calls run all the time
-    i.relative_compute,        -- performance beside calls / alone, median over rounds
+    i.relative_compute,        -- performance with calls / alone, median over rounds
     i.relative_compute_mad,    -- median absolute deviation of that
     i.relative_compute_noise,  -- standard deviation of the ratio of two undisturbed batches
-    i.comm_alone_us,           -- one call with nothing beside it, median
+    i.comm_alone_us,           -- one call alone, median
     i.comm_with_us,            -- one call while work runs all the time
-    i.relative_busbw,          -- bus bandwidth beside work / alone, median over rounds
+    i.relative_busbw,          -- bus bandwidth with work / alone, median over rounds
     i.relative_busbw_mad,      -- median absolute deviation of that
     i.relative_busbw_noise,    -- standard deviation of the ratio of two undisturbed batches
     i.busbw_alone_gbps,        -- of comm_alone_us

@@ -67,7 +67,7 @@ def note_missing(notes: Notes, missing: int) -> None:
 
 
 def once(records: Sequence[_T], key: Callable[[_T], Hashable | None], notes: Notes) -> list[_T]:
-    """Records without those that stand there again, which are counted.
+    """Records without those that are repeated, which are counted.
 
     key  equal for records that cannot be two; None for one that cannot be distinguished from others
     """
@@ -84,5 +84,5 @@ def once(records: Sequence[_T], key: Callable[[_T], Hashable | None], notes: Not
 
 
 def note_again(notes: Notes, repeats: int = 1, line: int = 1) -> None:
-    """Count records that stand in the file already, and were left out."""
+    """Count records that are in the file already, and were left out."""
     notes.add(Severity.NOTICE, "counted_once", _TWICE_TEXT, line, count=repeats)

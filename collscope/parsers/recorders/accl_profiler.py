@@ -1,7 +1,7 @@
 """RCCL's ``accl`` profiler plugin: a JSON object per completed collective of one communicator.
 
 Fields: acclWriteRecord of accl_profiler.cc and README of ROCm/rocm-systems (projects/rccl, RCCL
-2.30.4 to 2.31). Communicator, host and process stand in the file's name alone.
+2.30.4 to 2.31). Communicator, host and process are in the file's name alone.
 """
 
 from __future__ import annotations

@@ -534,7 +534,7 @@ class _Entries:
         self._known: dict[int, tuple[TraceCollective, int | None, bool]] = {}
 
     def call(self, row: _Row, place: int) -> RecordedCall:
-        """Call of one entry, which stands at a place in the dump."""
+        """Call of one entry, which has a place in the dump."""
         entry, kind = row
         known = self._known.get(id(kind))
         if known is None:

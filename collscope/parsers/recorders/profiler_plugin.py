@@ -212,7 +212,7 @@ class _Reader:
         self._open[key] = call
 
     def _contradicts(self, key: tuple[object, ...], name: str, size: int | None) -> bool:
-        """Whether a call has other bytes than the call of the API that it stands in.
+        """Whether a call has other bytes than the call of the API that it is in.
 
         The library counts some operations in bytes, whatever the type that the API was given.
         """

@@ -1,6 +1,6 @@
 """What the lines around a table of nccl-tests or rccl-tests say of its rows.
 
-Operation, ranks, hosts, devices, options and library stand in the preamble that the program
+Operation, ranks, hosts, devices, options and library are in the preamble that the program
 prints, or in the command above a pasted table.
 """
 

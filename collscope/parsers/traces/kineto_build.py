@@ -121,7 +121,7 @@ def _host_calls(seen: Collector, header: Header, of_row: Ints, times: Times) -> 
     waits = host.waits
     for k in np.flatnonzero(kind[kept] >= Call.WAIT).tolist() if waits else ():
         told[k] = waits.get(int(correlation[k]), (-1, -1))
-    # Rows stand in the order in which they were read; the trace has them by start.
+    # Rows are in the order in which they were read; the trace has them by start.
     rows = np.argsort(times.start_ns, kind="stable")
     return HostCalls(
         kind=kind[kept],
