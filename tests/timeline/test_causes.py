@@ -242,7 +242,7 @@ def test_explain_names_the_cause_that_one_run_has(tmp_path: Path) -> None:
         assert collscope("ingest", "trace", "--db", db, "--run", case, *traces).code == 0
     names = "tp-long_batch.1", "tp-more_work.1"
     text = " ".join(collscope("compare", "--explain", *names, "--db", db).out.split())
-    assert "'tp-more_work.1' alone has this cause: Extra work, rank 1" in text
+    assert "in 'tp-more_work.1' only: Extra work, rank 1" in text
     assert "No cause is certain" not in text
     body = json.loads(collscope("compare", "--explain", *names, "--db", db, "--format", "json").out)
     assert [(c["run"], c["both"]) for c in body["causes"]] == [("tp-more_work.1", False)]
