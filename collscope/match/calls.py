@@ -8,7 +8,7 @@ one that the ranks log differently.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -29,7 +29,9 @@ class AlignedCalls(msgspec.Struct, frozen=True):
     witnessed: bool = False  # opCount took part in the re-alignment
 
 
-def align_calls(comm: Communicator, rows_of: list[Ints], observed: Observations) -> AlignedCalls:
+def align_calls(
+    comm: Communicator, rows_of: Mapping[int, Ints], observed: Observations
+) -> AlignedCalls:
     """Calls of `comm` from the rows of its members.
 
     rows_of  per handle, the rows of collective operations in order
