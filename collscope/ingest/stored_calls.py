@@ -41,7 +41,7 @@ class RunInput(msgspec.Struct, frozen=True):
 def load_run(connection: sqlite3.Connection, run: int) -> RunInput:
     """Observations of all sources of a run, processes numbered through.
 
-    Their rows are read from the store as they are needed: what was read is of one snapshot of it.
+    Matching reads their rows from the store when it needs them, all of one snapshot.
     """
     sources = _sources(connection, run)
     rows = connection.execute(

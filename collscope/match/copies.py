@@ -23,7 +23,12 @@ from collscope.match.run_rows import RunRows
 from collscope.model.comm_handle import CommHandle, Process
 from collscope.model.traced_kernel import TracedKernel
 
-_TOLD = ("sig", "op_count", "slot", "task")  # columns of a row that are of the call, not the line
+CALL_COLUMNS = (
+    "sig",
+    "op_count",
+    "slot",
+    "task",
+)  # columns of a row that are of the call, not the line
 
 
 class LogRows(msgspec.Struct, frozen=True):
@@ -96,7 +101,7 @@ def find_originals(
     for group in alike.values():
         if len(group) == 1:  # as nearly all are
             continue
-        observed = run.rows(group)
+        observed = run.rows(group, (*CALL_COLUMNS, "row"))
         rows = [np.flatnonzero(observed.columns["handle"] == i) for i in group]
         found = _find_copy(observed, rows)
         process = processes[run.handles[group[0]].process]
@@ -163,7 +168,7 @@ def _find_copy(observed: Observations, rows: Sequence[Ints]) -> tuple[int, list[
 
 def calls_of(observed: Observations, own: Ints) -> Ints:
     """What rows hold on their calls, shape (columns, rows)."""
-    return np.stack([observed.columns[c][own].astype(np.int64) for c in _TOLD])
+    return np.stack([observed.columns[c][own].astype(np.int64) for c in CALL_COLUMNS])
 
 
 def stands_in(part: Ints, original_calls: Ints) -> bool:

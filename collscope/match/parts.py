@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from collscope.match.copies import calls_of, stands_in
+from collscope.match.copies import CALL_COLUMNS, calls_of, stands_in
 from collscope.match.handles import begun
 from collscope.match.observations import Ints, Observations
 from collscope.match.run_rows import RunRows
@@ -50,7 +50,7 @@ def join_parts(run: RunRows, processes: Sequence[Process], names: Mapping[int, s
         if len(by) == 1:
             continue
         handles = [i for members in by.values() for i in members]
-        observed = run.rows(handles)
+        observed = run.rows(handles, CALL_COLUMNS)
         rows = {i: np.flatnonzero(observed.columns["handle"] == i) for i in handles}
         parts = _in_order(observed, rows, by, names)
         found = _continued(observed, rows, [by[s] for s in parts], _one_stem(parts, names))

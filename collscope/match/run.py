@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -12,7 +12,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from collscope.match import p2p
-from collscope.match.calls import align_calls, in_place, join_disagreements
+from collscope.match.calls import (
+    AlignedCalls,
+    align_calls,
+    equal_calls,
+    in_place,
+    join_disagreements,
+)
 from collscope.match.communicators import (
     Communicator,
     claimed_twice,
@@ -112,6 +118,14 @@ def match_run(
         for c in comms:
             matching.match_communicator(c)
     return matching.finish(kernels)
+
+
+_LEARNED_COLUMNS = {
+    "op_count": np.uint64,
+    "task": np.int32,
+    "group": np.int64,
+    "row": np.int64,
+}
 
 
 class _HandleRows(NamedTuple):
@@ -233,46 +247,63 @@ class _Matching:
 
     def take(self, comms: Sequence[int]) -> None:
         """Hold the rows of some communicators instead of those held so far."""
+        self.observed = Observations([], [], {}, {}, [])  # lets go of the rows before
         handles = [h for c in comms for h in self.matched.comms[c].members.values()]
-        self.observed = observed = self.run.rows(handles)
-        sig = observed.columns["sig"]
+        self.observed = self.run.rows(handles, ("sig", "slot"))
+        sig = self.observed.columns["sig"]
         half = self.is_half[sig]
-        self.rows = _rows_of(observed.columns["handle"], handles)
+        self.rows = _rows_of(self.observed.columns["handle"], handles)
         if half.any():
             self.coll_rows = {h: r[~half[r]] for h, r in self.rows.items()}
             self.half_rows = {h: r[half[r]] for h, r in self.rows.items()}
         else:
             self.coll_rows, self.half_rows = self.rows, {h: r[:0] for h, r in self.rows.items()}
-        self.launch = self._launches()
-        self.leader = _group_leaders(observed, self.rows, self.launch)
-        self.setting_of = np.full(len(sig), -1, dtype=np.int32)
-        self.setting_of[observed.tuning["row"]] = observed.tuning["setting"]
+        tuning = self.observed.tuning
+        self.setting_of = constant(np.int32(-1), len(sig))
+        if len(tuning["row"]):
+            self.setting_of = np.full(len(sig), -1, dtype=np.int32)
+            self.setting_of[tuning["row"]] = tuning["setting"]
         self.call_of_row = np.full(len(sig), -1, dtype=np.int32)
+        self.learned: set[int] = set()
+        # Filled by `_learn`: mostly of one member of each communicator.
+        for name, dtype in _LEARNED_COLUMNS.items():
+            self.observed.columns[name] = np.empty(len(sig), dtype=dtype)
+        self.launch = np.empty(len(sig), dtype=np.int64)
+        self.leader = np.empty(len(sig), dtype=np.int64)
 
-    def _launches(self) -> Ints:
-        """Per row the number of its launch on its communicator; 0 where opCount counts calls."""
-        counts, sig = self.observed.columns["op_count"], self.observed.columns["sig"]
-        if self.counts_calls:
-            return constant(np.int64(0), len(counts))
-        found = np.zeros(len(counts), dtype=np.int64)
-        for own in self.rows.values():
-            found[own] = launch_numbers(counts[own], self.is_broadcast[sig[own]])
-        return found
+    def _learn(self, handles: Iterable[int]) -> None:
+        """Have the other columns of some handles' rows, with their launches and groups."""
+        lacking = [h for h in handles if h not in self.learned]
+        if not lacking:
+            return
+        self.learned.update(lacking)
+        found = self.run.rows(lacking, (*_LEARNED_COLUMNS, "sig"))
+        for handle, rows in _rows_of(found.columns["handle"], lacking).items():
+            own = self.rows[handle]
+            columns = {name: values[rows] for name, values in found.columns.items()}
+            for name in _LEARNED_COLUMNS:
+                self.observed.columns[name][own] = columns[name]
+            launch = constant(np.int64(0), len(rows))
+            if not self.counts_calls:
+                launch = launch_numbers(columns["op_count"], self.is_broadcast[columns["sig"]])
+            self.launch[own] = launch
+            self.leader[own] = _group_leaders(columns, launch)
 
     def match_communicator(self, c: int) -> None:
         """Add the calls of communicator `c`."""
         comm = self.matched.comms[c]
-        counts = self.observed.columns["op_count"]
-        logged = [own for h in comm.members.values() if len(own := self.rows[h])]
-        sig = self.observed.columns["sig"]
-        lacking = lacking_launches([(counts[own], self.one_launch[sig[own]]) for own in logged])
+        lacking = lacking_launches(self._op_counts(comm))
         if lacking:
             number = min(lacking, _MOST_LACKING)
             note = Diagnostic(Severity.DATA_LOSS, "numbers_missing", _LACKING_TEXT, count=number)
             self.matched.diagnostics.append(note)
-        aligned = align_calls(comm, self.coll_rows, self.observed)
+        aligned = equal_calls(comm, self.coll_rows, self.observed)
+        if aligned is None or any(len(self.half_rows[h]) for h in comm.members.values()):
+            self._learn(comm.members.values())
+        if aligned is None:
+            aligned = align_calls(comm, self.coll_rows, self.observed)
         rows, differing = join_disagreements(aligned, self.observed.columns["op_count"])
-        collectives = self._collectives(comm, aligned.ranks, rows)
+        collectives = self._collectives(comm, aligned, rows)
         patterns = self._patterns(comm)
         seq_c, seq_p = self._sequence(comm, aligned.ranks, rows, patterns)
         self._emit(c, collectives | {"seq": seq_c})
@@ -292,6 +323,14 @@ class _Matching:
                 Diagnostic(Severity.NOTICE, "sequences_realigned", text)
             )
 
+    def _op_counts(self, comm: Communicator) -> Iterator[tuple[Ints, Ints]]:
+        """Of each member with calls, opCount of its rows and which are launches of one call."""
+        columns = self.observed.columns
+        for handle in comm.members.values():
+            if len(own := self.rows[handle]):
+                self._learn([handle])
+                yield columns["op_count"][own], self.one_launch[columns["sig"][own]]
+
     def _keep_calls(self, comm: Communicator) -> None:
         """The calls of each member's rows; of members with the same calls they are held once."""
         latest = np.empty(0, dtype=np.int32)
@@ -309,18 +348,32 @@ class _Matching:
             self.parts.append(narrow)
             self.calls += n
 
-    def _collectives(self, comm: Communicator, ranks: Sequence[int], rows: Ints) -> dict[str, Ints]:
-        """Columns of the aligned collective calls, shape (calls,)."""
-        n = len(rows)
+    def _collectives(
+        self, comm: Communicator, aligned: AlignedCalls, rows: Ints
+    ) -> dict[str, Ints]:
+        """Columns of the aligned collective calls, shape (calls,).
+
+        rows  of the members, -1 where one lacks a call
+        """
+        n, ranks = len(rows), aligned.ranks
         if not n:
             return {name: np.empty(0, np.int64) for name in CALL_COLUMNS if name != "comm"}
-        present = rows >= 0
-        first = rows[np.arange(n), present.argmax(axis=1)]
+        if aligned.realigned:
+            present = rows >= 0
+            first_member = present.argmax(axis=1)
+            first, ranks_seen = rows[np.arange(n), first_member], present.sum(axis=1)
+            firsts = np.unique(first_member).tolist()
+        else:
+            present = constant(np.True_, rows.size).reshape(rows.shape)
+            first, ranks_seen, firsts = rows[:, 0], np.full(n, len(ranks)), [0]
+        self._learn(comm.members[ranks[member]] for member in firsts)
         settings = np.full(n, -1, dtype=np.int32)
         for member, there in zip(rows.T, present.T, strict=True):
-            own = member[there]
-            self.call_of_row[own] = self.calls + np.flatnonzero(there)
-            settings[there] = np.maximum(settings[there], self.setting_of[own])
+            own = member[there] if aligned.realigned else member
+            call = np.flatnonzero(there) if aligned.realigned else np.arange(n)
+            self.call_of_row[own] = self.calls + call
+            if self.setting_of.strides[0]:
+                settings[call] = np.maximum(settings[call], self.setting_of[own])
         columns = self.observed.columns
         sig = columns["sig"][first]
         return {
@@ -328,7 +381,7 @@ class _Matching:
             "group": self.leader[first],
             "setting": settings,
             "op_count": columns["op_count"][first].astype(np.int64),
-            "ranks_seen": present.sum(axis=1),
+            "ranks_seen": ranks_seen,
         }
 
     def _in_place(self, ranks: Sequence[int], rows: Ints, sig: Ints) -> Ints:
@@ -537,27 +590,17 @@ def _name(comm: Communicator) -> str:
     return f"{count(comm.nranks, 'rank')}, matched by {comm.matched_by}"
 
 
-def _group_leaders(observed: Observations, rows: Mapping[int, Ints], launch: Ints) -> Ints:
-    """First row of the group each row was launched in, -1 where nothing tells of groups.
+def _group_leaders(columns: Mapping[str, Ints], launch: Ints) -> Ints:
+    """First row of the group each row of a handle was launched in, -1 where nothing shows groups.
 
-    Told by: the interval of a CALL trace; RCCL's task above 0; the launch that neighbouring rows of
-    a handle share. Rows are numbered over the run.
+    What shows them: the interval of a CALL trace; RCCL's task above 0; the launch that neighbouring
+    rows share. Rows are numbered over the run.
     """
-    columns = observed.columns
-    tasks, number_of = (columns["task"] >= 0).any(), columns["row"]
-    leader = np.where(columns["group"] >= 0, columns["group"], np.int64(-1))
-    told = leader >= 0
-    for own in rows.values():
-        if not len(own):
-            continue
-        number = launch[own]
-        continues = np.zeros(len(own), dtype=bool)
-        if tasks and ((task := columns["task"][own]) >= 0).any():
-            continues[1:] = task[1:] > 0
-        elif number.any():
-            continues[1:] = number[1:] == number[:-1]
-        else:
-            continue
-        starts = np.maximum.accumulate(np.where(continues, 0, np.arange(len(own))))
-        leader[own] = np.where(told[own], leader[own], number_of[own[starts]])
-    return leader
+    task, number = columns["task"], columns["row"]
+    leader = np.full(len(number), -1, dtype=np.int64)
+    continues = np.zeros(len(number), dtype=bool)
+    tasks = (task >= 0).any()
+    if tasks or launch.any():
+        continues[1:] = task[1:] > 0 if tasks else launch[1:] == launch[:-1]
+        leader = number[np.maximum.accumulate(np.where(continues, 0, np.arange(len(number))))]
+    return np.where(columns["group"] >= 0, columns["group"], leader)

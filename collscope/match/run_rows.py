@@ -28,9 +28,9 @@ from collscope.match.observations import (
 )
 from collscope.model.comm_handle import CommHandle
 
-ROWS_AT_ONCE = 1 << 21  # of communicators matched together; and of logs kept for later
+ROWS_AT_ONCE = 1 << 22  # of communicators matched together
+_KEPT = 8  # the rows of logs that are kept for later are such a part of that
 _DTYPES = {**COLUMNS, "group": np.int64, "row": np.int64}
-MATCHED_COLUMNS = ("handle", "sig", "op_count", "slot", "task", "group")
 
 
 class Log(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class RunRows:
         # Of each log's handles, which of the run they are; -1: their rows are left out.
         self._handle: list[Ints] = [np.arange(a, b, dtype=np.int32) for a, b in pairwise(ends)]
         self._left: Mapping[int, Ints] = {}  # log: which of its rows count, where not all do
-        self._loaded = _Loaded(logs, self.at_once)
+        self._loaded = _Loaded(logs, self.at_once // _KEPT)
         self._in_order(range(len(logs)))
 
     def _in_order(self, order: Sequence[int]) -> None:
@@ -142,12 +142,11 @@ class RunRows:
                 units[find(own[0])].append(handle)
         return [handles for handles in units.values() if handles]
 
-    def rows(
-        self, handles: Collection[int], names: Collection[str] = MATCHED_COLUMNS
-    ) -> Observations:
+    def rows(self, handles: Collection[int], names: Collection[str]) -> Observations:
         """Rows of some handles in the order of the run, with some of their columns.
 
-        A further column, `row`, has their numbers. `group` is the number of the group's first row.
+        `handle` is among them. `row`, a further column, is their number, and `group` that of the
+        group's first row.
         """
         wanted = np.zeros(len(self.handles) + 1, dtype=bool)  # the last for rows that do not count
         wanted[list(handles)] = True
@@ -161,23 +160,24 @@ class RunRows:
         }
         columns = {  # a part's column is let go of when it has been joined
             name: join_columns([part.columns.pop(name) for part in parts], _DTYPES[name])
-            for name in {"handle", "row", *names}
+            for name in {"handle", *names}
         }
         return Observations(self.handles, self.signatures, columns, tuning, self.settings)
 
     def _part(self, place: int, wanted: Ints, names: Collection[str]) -> Observations:
         """What one log has of the handles that are wanted."""
         log = self._order[place]
-        found = self._loaded.columns(log, names)
+        found = self._loaded.columns(log, [name for name in names if name != "row"])
         handle = self._handle[log][found.columns["handle"]]
         counts = self._left.get(log)
         counting = handle >= 0 if counts is None else (handle >= 0) & counts
-        columns = {name: found.columns[name] for name in names} | {"handle": handle}
-        columns["row"] = np.arange(self._first[place], self._first[place + 1])
-        if "sig" in columns:
+        row = np.arange(self._first[place], self._first[place + 1])
+        columns = {**found.columns, "row": row}
+        columns = {name: columns[name] for name in names} | {"handle": handle}
+        if "sig" in names:
             columns["sig"] = self._sig[log][columns["sig"]]
-        if "group" in columns:
-            columns["group"] = _first_rows(columns["group"], columns["row"], counting)
+        if "group" in names:
+            columns["group"] = _first_rows(columns["group"], row, counting)
         tuned, setting = found.tuning["row"], self._setting[log][found.tuning["setting"]]
         chosen = counting & wanted[handle]
         if not chosen.all():
