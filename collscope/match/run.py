@@ -134,6 +134,7 @@ class _HandleRows(NamedTuple):
     rows: int
     last_line: int | None
     digest: int  # of the sequence of its collective calls
+    halves: bool  # some are a Send or a Recv
     counts_calls: bool  # opCount rises within a group
 
 
@@ -144,7 +145,7 @@ def _handle_rows(run: RunRows) -> list[_HandleRows]:
         np.array([s.root if s.op is op else -1 for s in run.signatures], dtype=np.int64)
         for op in (Op.SEND, Op.RECV)
     )
-    found = [_HandleRows(0, None, zlib.crc32(b""), False)] * len(run.handles)
+    found = [_HandleRows(0, None, zlib.crc32(b""), False, False)] * len(run.handles)
     for handles in run.units():
         own = run.rows(handles, ("sig", "line", "op_count") if halves.any() else ("sig", "line"))
         columns = own.columns
@@ -160,7 +161,8 @@ def _handle_rows(run: RunRows) -> list[_HandleRows]:
             found[handle] = _HandleRows(
                 len(rows),
                 int(columns["line"][rows[-1]]),
-                zlib.crc32(sig[~half].tobytes()),
+                zlib.crc32((sig[~half] if half.any() else sig).tobytes()),
+                bool(half.any()),
                 counts_calls,
             )
     return found
@@ -198,7 +200,7 @@ class _Matching:
         handles, differing = agree_by_comm_id(handles)
         self.run = run.with_handles(handles)
         self.processes = processes
-        self.rows_of_handle = [own.rows for own in known]
+        self.known = known
         self.digests = [own.digest for own in known]
         self.counts_calls = any(own.counts_calls for own in known)
         comms = join_communicators(handles, processes, self.digests)
@@ -237,7 +239,7 @@ class _Matching:
         """Communicators whose rows are in memory together."""
         first = rows = 0
         for c, comm in enumerate(self.matched.comms):
-            own = sum(self.rows_of_handle[h] for h in comm.members.values())
+            own = sum(self.known[h].rows for h in comm.members.values())
             if c > first and rows + own > self.run.at_once:
                 yield range(first, c)
                 first, rows = c, 0
@@ -270,6 +272,13 @@ class _Matching:
             self.observed.columns[name] = np.empty(len(sig), dtype=dtype)
         self.launch = np.empty(len(sig), dtype=np.int64)
         self.leader = np.empty(len(sig), dtype=np.int64)
+        self._learn([h for c in comms for h in self._telling(self.matched.comms[c])])
+
+    def _telling(self, comm: Communicator) -> list[int]:
+        """Members whose opCounts and groups matter: the first of those that made the same calls."""
+        members = [comm.members[rank] for rank in sorted(comm.members)]
+        same = len({self.digests[h] for h in members}) == 1
+        return members[:1] if same and not any(self.known[h].halves for h in members) else members
 
     def _learn(self, handles: Iterable[int]) -> None:
         """Have the other columns of some handles' rows, with their launches and groups."""
@@ -326,7 +335,7 @@ class _Matching:
     def _op_counts(self, comm: Communicator) -> Iterator[tuple[Ints, Ints]]:
         """Of each member with calls, opCount of its rows and which are launches of one call."""
         columns = self.observed.columns
-        for handle in comm.members.values():
+        for _, handle in sorted(comm.members.items()):
             if len(own := self.rows[handle]):
                 self._learn([handle])
                 yield columns["op_count"][own], self.one_launch[columns["sig"][own]]
