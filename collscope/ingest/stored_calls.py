@@ -81,7 +81,7 @@ def _log(connection: sqlite3.Connection, source: int, handles: Sequence[CommHand
 
 
 def without_copies(given: RunInput) -> tuple[RunInput, Originals]:
-    """What was given without lines that stand in the logs twice."""
+    """What was given without lines that appear twice in the logs."""
     found = find_originals(given.logged, given.processes, given.kernels)
     if found.dropped or len(found.lost_rows):
         given = replace(

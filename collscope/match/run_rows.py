@@ -1,4 +1,4 @@
-"""The rows of a run's logs, of which only those looked at are in memory (pure).
+"""The rows of a run's logs; only the rows in use are in memory (pure).
 
 Matching goes through the logs three times: once for what it needs to know of each handle, once for
 the rows of some communicators after the other, and once for the order in which each process made
