@@ -30,7 +30,13 @@ _MARKDOWN = (
     "tests/**/*.md",
 )
 _PYTHON = ("collscope/**/*.py", "docs/*.py", "scripts/**/*.py", "benchmarks/**/*.py")
-_NATIVE = ("native/**/*.h", "native/**/*.cpp", "native/**/*.c", "benchmarks/**/*.cpp")
+_NATIVE = (
+    "native/**/*.h",
+    "native/**/*.cpp",
+    "tests/native/**/*.cpp",
+    "tests/torture/*.c",
+    "benchmarks/*.cpp",
+)
 _SQL = ("schemas/**/*.sql",)
 _SCHEMAS = ("schemas/*.schema.json",)
 _MARKED = (  # comments after #
