@@ -262,7 +262,7 @@ std::uint32_t Origins::find_process(Process found) {
             host_after_row_ = host_after_row_ || begins_row(found.prefix);
         }
         result_.processes.push_back(std::move(found));
-        cache_.fill({});  // what was taken for a host may now be text glued to this one
+        cache_.fill({});  // what looked like a host may now be text glued to this one
     }
     return process;
 }
