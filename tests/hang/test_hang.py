@@ -237,7 +237,7 @@ def test_a_damaged_dump_of_a_store_names_nobody(tmp_path: Path) -> None:
     path.write_text(path.read_text()[:-300])
     assert collscope("ingest", "auto", dumps, "--db", db).code == 0
     of_run = collscope("hang", "--run", "main", "--db", db)
-    assert (of_run.code, "Damaged, not used: rank 2." in of_run.out) == (4, True)
+    assert (of_run.code, "Damaged and not used: rank 2." in of_run.out) == (4, True)
     assert of_run.out == collscope("hang", dumps).out
 
 
