@@ -113,7 +113,7 @@ def test_wrong_measurements_give_no_times(db: Path, tmp_path: Path, status: str)
     } in mixed["assumptions"]
     refused = collscope("predict", "--db", mine, "--run", "ringll", "--with", "bad")
     assert refused.code == 4
-    assert "label 'bad' has no right result: 1 measurement, all wrong or failed" in refused.err
+    assert "label 'bad' has no correct result: 1 measurement, all wrong or failed" in refused.err
 
 
 def test_the_missing_side_is_named(db: Path, tmp_path: Path, samples: Path) -> None:
@@ -287,9 +287,9 @@ def test_the_other_runs_own_step_is_told(db: Path) -> None:
     assert found["low_ns"] <= own <= found["high_ns"]
     said = " ".join(collscope("predict", "--db", db, *wanted).out.split())
     told = f"Run ringll itself took {own / 1e6:.4g} ms a step with the profiler"
-    assert f"{told}; the prediction does not use that." in said
+    assert f"{told}. The prediction does not use that time." in said
     given = collscope("predict", "--db", db, *wanted, "--step-ms", "5.7").out
-    assert f"{told}; the prediction is of steps without it" in " ".join(given.split())
+    assert f"{told}. The prediction is for steps without it" in " ".join(given.split())
     beyond = replace(predict_run(db, PredictionRequest("default", "ringll")), other_step_ns=99e6)
     said = " ".join(render_prediction(beyond, "text").split())
     assert "99 ms a step with the profiler, outside the predicted range" in said

@@ -92,7 +92,7 @@ def test_the_forms_of_a_verdict(tmp_path: Path, decided: bool) -> None:
     jsonschema.validate(document, json.loads((ROOT / "schemas/hang.schema.json").read_text()))
     assert [one["rank"] for one in document["who"]] == ([2] if decided else [])
     for fmt in ("md", "html", "text"):
-        assert ("rank 2 has the call open" in answers[fmt]) == decided
+        assert ("rank 2 still has the call open" in answers[fmt]) == decided
 
 
 def who(found: Verdict) -> list[int]:
