@@ -20,8 +20,27 @@ def test_the_recipe_ends_at_the_answers_shown(recorded_jobs: Path, tmp_path: Pat
         traces = sorted((recorded_jobs / "scheduled" / setting / "fsdp").glob("light.*"))
         assert collscope("ingest", "trace", *traces, *to_run).code == 0
     report, prediction = re.findall(r"^```text\n(.*?)^```$", README.read_text("utf-8"), re.M | re.S)
-    assert report in collscope("report", "--system", "h200", *db).out
+    asked = ("report", "--system", "h200", "--step-ms", "80.6", *db)
+    assert report == collscope(*asked, "--brief").out
+    gain = re.search(
+        r"faster\s+collectives\s+would\s+gain\s+([\d.]+ %)\s+at\s+most", README.read_text("utf-8")
+    )
+    assert gain is not None
+    assert re.search(rf"0\.0 % faster\s+\(0\.0 to {gain[1]}\)", collscope(*asked).out)
     assert prediction in collscope("predict", "--with", "ch2", "--step-ms", "80.6", *db).out
+
+
+def test_the_prediction_described_is_the_one_printed(samples: Path, tmp_path: Path) -> None:
+    db = ("--db", tmp_path / "t.db")
+    assert collscope("ingest", "trace", samples / "traces" / "ringll", *db).code == 0
+    described = re.search(
+        r"answers: ([\d.]+) ms instead of ([\d.]+) \(([\d.]+) to ([\d.]+)\), ([\d.]+ %) shorter",
+        " ".join(README.read_text("utf-8").split()),
+    )
+    assert described is not None
+    new, old, low, high, gain = described.groups()
+    answer = collscope("predict", "--system", "h200", *db).out
+    assert f"{old} -> {new} ms ({low} to {high}), {gain} shorter" in answer
 
 
 def test_the_step_times_shown_are_those_measured(recorded_jobs: Path) -> None:
