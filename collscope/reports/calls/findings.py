@@ -35,7 +35,7 @@ def missing_ranks(report: Report) -> Iterable[Finding]:
     more = f"; and {len(rows) - MOST_EVIDENCE} more" if len(rows) > MOST_EVIDENCE else ""
     logged = _logged(report)
     source = "log" if logged else "trace or recording"
-    which = "the logs" if logged else "those"
+    which = "the logs" if logged else "the traces or recordings"
     where = " (NCCL_DEBUG_FILE with %h and %p, on every host)" * logged
     right = (
         ", and calls that only these ranks make. Without them, counts and bytes are lower bounds"
@@ -64,8 +64,8 @@ def missing_calls(report: Report) -> Iterable[Finding]:
     )
     more = f"; and {len(rows) - MOST_EVIDENCE} more" if len(rows) > MOST_EVIDENCE else ""
     title = (
-        f"{count(lines, 'line of a call', 'lines of calls')} {are(lines)} missing in the "
-        "logs of ranks that have a log"
+        f"{count(lines, 'line of a call', 'lines of calls')} {are(lines)} not in the logs "
+        "of all ranks that have a log"
     )
     advice = (
         "Lines were lost (shared stdout, full disk), a rank stopped, or other logs hold "
