@@ -40,7 +40,7 @@ _POOL_FROM = 4  # classes below which there is nothing to pool
 ENOUGH_ROUNDS = 3  # from here on rounds are the units that are compared, not samples
 _ALIKE = 0.25  # correlation of classes' errors in a round, as long as few rounds show it
 _SURE = 0.001  # one-sided probability at which two estimates of one error are held together
-# Of two labels that did not take turns, assumed: what no spread within one of them can tell.
+# Of two labels that did not take turns, assumed: what no spread within one of them can show.
 LAUNCH_NOISE = 0.02  # between launches, where a label has fewer than `ENOUGH_ROUNDS`
 SESSION_NOISE = 0.01  # between sessions (clocks, heat, neighbours), where it has enough
 # A short call lasts as long as the host takes to launch it, which stays high or low for minutes; a
@@ -139,7 +139,7 @@ class Samples(msgspec.Struct, frozen=True):
 
     @property
     def time_us(self) -> float:
-        """The time that is told of the class: the median over its rounds of their medians."""
+        """The time reported for the class: the median over its rounds of their medians."""
         return median(median(samples) for samples in self.rounds.values())
 
     @property
@@ -152,7 +152,7 @@ class Effect(msgspec.Struct, frozen=True):
     """ln(time of the second / time of the first) of one class."""
 
     log_ratio: float
-    error: float | None  # standard error; None: one sample each, nothing tells the noise
+    error: float | None  # standard error; None: one sample each, the noise is unknown
     freedom: float  # degrees of freedom behind the error
     paired: bool  # from rounds that both labels have, measured in turns
     few: bool = False  # fewer than `ENOUGH_ROUNDS` launches of a label: how they differ is assumed
@@ -229,7 +229,7 @@ def _host_noise(samples: Samples) -> float:
 
 
 def _with_prior(effect: Effect, common: float, host: float) -> Effect:
-    """The effect with its variance moderated; `common` is 0 where too few classes tell one."""
+    """The effect with its variance moderated; `common` is 0 where too few classes show one."""
     if effect.error is None or (not common and host <= effect.error**2):
         return effect
     return _moderated(effect, max(common, host))

@@ -1,6 +1,6 @@
 """Prose and names that a reader of the field stumbles over (docs/style.md).
 
-The rules stand in style.toml, each with the number of places that the text of before still has.
+The rules are in style.toml, each with the number of places that older text still has.
 More places than that fail; `--tighten` writes the numbers of today where they have become smaller.
 """
 

@@ -434,7 +434,7 @@ def test_a_store_of_before_that_holds_sentinels_is_reported(db_path: Path, run: 
     report = collscope("report", "--db", db_path, "--run", run)
     assert report.code == 0
     assert re.fullmatch(
-        r".*brought from schema version 6 to \d+; 1 run to match again\.\n", report.err
+        r".*upgraded from schema version 6 to \d+; 1 run to match again\.\n", report.err
     )
     with closing(sqlite3.connect(db_path)) as db:
         query = "SELECT collective_ns, busy_ns FROM share WHERE run = ?"

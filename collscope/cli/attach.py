@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 _SETTLE_S = 2.0  # the recorder reads its control file once a second, and writes every 10 ms
 _SILENT = (
-    "The rest ended before, made no call, launched graphs alone, or did not get the change: the"
-    " service sends it on and hears of no answer."
+    "The other processes ended, made no call, launched only CUDA graphs, or missed the change: "
+    "the RAS service forwards it without confirmation."
 )
 _GRAPHS = (
-    "CUDA graphs that were captured before keep the mask of their capture: their launches are not"
-    " recorded until they are captured again."
+    "CUDA graphs captured earlier keep their mask: their launches are not recorded until they are "
+    "captured again."
 )
 
 
@@ -59,9 +59,9 @@ def attach(
         ),
     ] = None,
 ) -> None:
-    """Record a running job for a while, and print the report.
+    """Record a running job for a while and print the report.
 
-    The job was started with the recorder at level off. Ctrl-C and errors disarm it, too.
+    Start the job with the recorder at level off. Ctrl-C and errors also disarm the recorder.
     """
     from collscope.ingest import commands
     from collscope.ingest.attach import NotDisarmedError, armed, recorders_in
@@ -84,7 +84,7 @@ def attach(
                     f" {seconds:g} s. {_GRAPHS} Ctrl-C disarms."
                 )
                 for fault in found.faults:
-                    tell(f"collscope: no GPU times are asked for: {fault}.")
+                    tell(f"collscope: GPU times are not recorded: {fault}.")
                 ended.wait(seconds)
         except NotDisarmedError as error:
             failed = error
@@ -119,8 +119,8 @@ def _service(address: str, found: Recorders) -> _Ways:
     if own or len(found.levels) != 1:
         levels = ", ".join(sorted(found.levels))
         raise UsageError(
-            f"attach {address}: the recorders are at level {levels}. A job is armed that began at"
-            " level off, or calls. See what this one records: collscope watch FOLDER."
+            f"attach {address}: the recorders are at level {levels}. A job can be armed if it "
+            "started at level off or calls. To see what this one records: collscope watch FOLDER."
         )
     host, port = parse_address(address)
     (level,) = found.levels

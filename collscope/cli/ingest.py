@@ -56,7 +56,7 @@ Collective = Annotated[
     typer.Option(
         "--collective",
         metavar="REGEX=OPERATION",
-        help="Count kernels with such names as collectives; @FILE holds one a line.",
+        help="Count kernels of these names as collectives; @FILE: one a line.",
     ),
 ]
 
@@ -73,7 +73,7 @@ def _named(collectives: list[str] | None) -> Iterator[None]:
         patterns = read_named(given)
     except ValueError as error:
         raise UsageError(
-            f"--collective: {error}. Name an operation as a report does, as AllReduce."
+            f"--collective: {error}. Name an operation as reports do, such as AllReduce."
         ) from None
     with named(patterns):
         yield
@@ -89,7 +89,7 @@ def _lines(path: Path) -> list[str]:
 
 Jobs = Annotated[
     int | None,
-    typer.Option("-j", "--jobs", metavar="N", min=1, help="Processes that read files."),
+    typer.Option("-j", "--jobs", metavar="N", min=1, help="Number of processes that read files."),
 ]
 Dask = Annotated[
     str | None,
@@ -117,7 +117,7 @@ def _ingest(ingest: Callable[[Reading], list[Ingested]], how: _How) -> None:
     from collscope.replay.mpi import launched
 
     if how.jobs is not None and how.dask is not None:
-        raise UsageError("--jobs and --dask: both read the files. Name one of them.")
+        raise UsageError("--jobs and --dask exclude each other. Choose one.")
     several = launched(os.environ) is not None
     with workers(how.jobs, how.dask, launched=several) as found:
         if found is not None:
@@ -215,7 +215,7 @@ def ingest_csv(
 ) -> None:
     """CSVs of `collscope replay` and `bench`, and of rccl_replayer.
 
-    With an option, a file that is in the run already is read again.
+    With an option, a file that the run already holds is read again.
     """
     from collscope.ingest import commands
 
@@ -248,8 +248,8 @@ def ingest_table(
 ) -> None:
     """Benchmark tables: nccl-tests, rccl-tests, OSU and others.
 
-    Text, JSON and CSV. The options count more than what a table says. With one of them, a file
-    that is in the run already is read again.
+    Text, JSON and CSV. The options override what a table states. With an option, a file that the
+    run already holds is read again.
     """
     from collscope.ingest import commands
     from collscope.parsers.hints import table_hints
@@ -272,7 +272,8 @@ def ingest_metric(
         str | None, typer.Option("--unit", help="Unit, such as ms or samples/s.")
     ] = None,
     label: Annotated[
-        str | None, typer.Option("--label", help="Setting that ran.", callback=checked_label)
+        str | None,
+        typer.Option("--label", help=("Setting that was measured."), callback=checked_label),
     ] = None,
     max_size: MaxSize = None,
     strict: Strict = False,
@@ -281,7 +282,7 @@ def ingest_metric(
     """An application's step times or throughput.
 
     One figure per line, CSV with units in its column names, JSON lines, Hugging Face Trainer's
-    lines, or a table with a column per setting whose text says "per second".
+    lines, or a table with a column per setting whose text contains "per second".
     """
     from collscope.ingest import commands
     from collscope.parsers.hints import MetricHints
@@ -307,7 +308,7 @@ def ingest_auto(
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
-    """Files of any kind, told apart by their content.
+    """Files of any kind, recognised by their content.
 
     A document may hold several kinds. Texts above 8 MiB are read as logs, or as the profile they
     begin with.

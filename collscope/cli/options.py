@@ -106,7 +106,7 @@ MaxSize = Annotated[
 ]
 Quiet = Annotated[
     bool,
-    typer.Option("-q", "--quiet", help="One line for all files, as by itself above 20 of them."),
+    typer.Option("-q", "--quiet", help="One line for all files; the default above 20 files."),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Treat lost or damaged data as an error.")]
 
@@ -131,7 +131,7 @@ Output = Annotated[
         help="Write to a file, in the format of its ending; - is standard output. May be repeated.",
     ),
 ]  # fmt: skip
-FORMAT_HELP = "Output format. Default: that of the ending of -o, else text."
+FORMAT_HELP = "Output format. Default: by the ending of -o, else text."
 FormatOption = Annotated[Format | None, typer.Option("--format", help=FORMAT_HELP)]
 RowsFormatOption = Annotated[RowsFormat | None, typer.Option("--format", help=FORMAT_HELP)]
 TuneFormatOption = Annotated[TuneFormat | None, typer.Option("--format", help=FORMAT_HELP)]
@@ -222,7 +222,7 @@ def _print(text: str) -> None:
     try:
         # A terminal of another encoding shows ? for what it has not.
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-        sys.stdout.flush()  # while an error can still be told
+        sys.stdout.flush()  # while an error can still be reported
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -247,7 +247,7 @@ def summarise(
 ) -> list[Ingested]:
     """Ingest, and print what became of every input; or of all together.
 
-    quiet   a line for all inputs instead of one for each, as by itself where they are many
+    quiet   a line for all inputs instead of one for each; the default where they are many
     raises  InputError when a run could not be matched, and with `strict` when data was lost or a
             file could not be used; IngestInterruptedError after the lines of what was finished
     """

@@ -1,4 +1,4 @@
-"""The line on a terminal that says how far an ingest is."""
+"""The progress line of an ingest on a terminal."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 from collscope.ingest.progress import SILENT, Progress
 from collscope.units import count_of
 
-_SILENT_S = 1.0  # what ends before says nothing
+_SILENT_S = 1.0  # shorter ingests print no line
 _EVERY_S = 0.2
-_TOLD = 0.05  # of all bytes: before that the rate of the first files says little of the others
+_TOLD = 0.05  # of all bytes: before that, the rate of the first files does not predict the rest
 _CLEAR = "\r\x1b[K"
-_COLUMNS = 80  # of a terminal that does not say
+_COLUMNS = 80  # of a terminal of unknown width
 
 
 def progress() -> Progress:
@@ -27,7 +27,7 @@ def progress() -> Progress:
 def told(files: str, done_bytes: int, all_bytes: int, seconds: float) -> str:
     """How far a job is, its rate and the time left at that rate.
 
-    all_bytes  0 where nobody knows, as of standard input
+    all_bytes  0 where unknown, such as standard input
 
     >>> told("3 of 72 files", 45 << 20, 360 << 20, 9.0)
     '3 of 72 files, 45 of 360 MiB, 5 MiB/s, 63 s left'
@@ -47,7 +47,7 @@ class Line(Progress):
     """Files, bytes, rate and the time left, on one line that is written again and again."""
 
     def __init__(self) -> None:
-        """Nothing is said before `begin`."""
+        """Nothing is printed before `begin`."""
         self._sizes: dict[str, int] = {}
         self._done: dict[str, int] = {}
         self._finished = 0

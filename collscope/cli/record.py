@@ -21,21 +21,22 @@ _NO_PLUGIN = (
     "collscope with a C++ compiler present."
 )
 _NO_RECORDING = (
-    "the job wrote no recording. Its library needs profiler plugins (NCCL 2.26 on), and its "
-    "processes need NCCL_PROFILER_PLUGIN. Run it with --log as well: then the log is read."
+    "the job wrote no recording. Its library must support profiler plugins (NCCL 2.26 or later), "
+    "and its processes need NCCL_PROFILER_PLUGIN. Run it with --log as well to read the log "
+    "instead."
 )
 _OTHER_PLUGIN = (
-    "A process loads one plugin, so the job keeps it and its calls are logged. To have both, run"
-    " the job twice, once with that variable and once without."
+    "A process loads one profiler plugin: the job keeps its own, and its calls are logged. For "
+    "both, run the job twice: once with that variable, once without."
 )
 _DDA = (
-    "its DDA kernels pass profiler plugins by, so that calls and shares are lower bounds. The log"
-    " is written too (--no-log: not); RCCL_DDA_ENABLE=0 turns them off."
+    "its DDA kernels bypass profiler plugins, so calls and shares are lower bounds. The log is "
+    "written too, unless --no-log is given. RCCL_DDA_ENABLE=0 turns these kernels off."
 )
 _LOGGED = "The log is written too."
 _LOG_KEPT = (
-    "The log was not read: the recordings hold the calls that a profiler plugin sees, with their"
-    " GPU times. For the log's calls: collscope ingest log {} --run NAME."
+    "The log was not read: the recordings hold the calls that a profiler plugin sees, with their "
+    "GPU times. To read the log's calls: collscope ingest log {} --run NAME."
 )
 _LOG_READ = "No process wrote a recording: the log was read instead."
 _NO_LOG = (
@@ -83,11 +84,11 @@ def record(
     db: Db = DEFAULT_DB,
     run: Run = "main",
 ) -> None:
-    """Log or record a job's collectives, and print the report.
+    """Log or record a job's collectives and print the report.
 
     Every process writes a file of its own. The exit code is the job's. A launcher that starts
-    processes on other hosts must pass NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE on (srun
-    does; mpirun -x), and the hosts must share the folder.
+    processes on other hosts must pass on NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE
+    (srun does; mpirun needs -x), and the hosts must share the folder.
     """
     from collscope.errors import InputError
     from collscope.ingest import commands
@@ -118,8 +119,8 @@ def record(
         )
         if held and any(result.status == "added" for result in results):
             tell(
-                f"collscope: run '{run}' of {db} held other files before: this job was added to "
-                f"them. To keep it apart: collscope ingest auto {read} --run NAME."
+                f"collscope: run '{run}' of {db} already held other files; this job was added to "
+                f"them. To store it separately: collscope ingest auto {read} --run NAME."
             )
         print_report(db, run, html)
     except InputError as error:
@@ -143,10 +144,11 @@ def _options(
     if level is None:
         return RecordOptions(kernel_trace, inspector)
     if level not in LEVELS:
-        raise UsageError(f"--level {level}: no level. Choose one of {', '.join(LEVELS)}.")
+        raise UsageError(f"--level {level}: unknown level. Choose one of {', '.join(LEVELS)}.")
     if inspector:
         raise UsageError(
-            "--inspector: with --level two profiler plugins are asked for. Choose one of them."
+            "--inspector and --level: each needs a profiler plugin, and a process loads one. "
+            "Choose one."
         )
     plugin = installed_recorder()
     if plugin is None:

@@ -56,7 +56,7 @@ def report(
             "--system",
             envvar=SYSTEM_VARIABLE,
             autocompletion=complete_system,
-            help=f"Machine to judge by: {SYSTEM}; or 'fit': the measurements.",
+            help=f"Machine to compare with: {SYSTEM}; or 'fit': the measurements.",
         ),
     ] = None,
     label: Annotated[
@@ -74,7 +74,7 @@ def report(
             "--step-ms", help="Step time without the profiler, in ms.", callback=require_step_ms
         ),
     ] = None,
-    brief: Annotated[bool, typer.Option("--brief", help="Print the verdict alone.")] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="Print only the verdict.")] = False,
     plot: Annotated[
         Path | None,
         typer.Option("--plot", help="Plot classes, bandwidths and gains: .png, .svg, .pdf."),
@@ -82,7 +82,7 @@ def report(
     wide: Annotated[bool, typer.Option("--wide", help="Do not shorten names in tables.")] = False,
     output: Output = None,
 ) -> None:
-    """What collectives cost a run, and what better ones would gain."""
+    """Show what collectives cost a run and what faster ones save."""
     from collscope.ingest.match import reading, require_run
     from collscope.reports.report.build import build_report, shorten
     from collscope.reports.report.formats import render
@@ -128,7 +128,9 @@ def report(
 def sql(
     query: Annotated[
         str | None,
-        typer.Argument(help="The query; - is standard input. Default: that, or list the views."),
+        typer.Argument(
+            help=("The query; - is standard input. Default: piped input, else list the views.")
+        ),
     ] = None,
     db: Db = DEFAULT_DB,
     format: RowsFormatOption = None,

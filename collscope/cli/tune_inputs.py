@@ -52,7 +52,7 @@ _FILES = (
 
 
 class TuneOptions(msgspec.Struct, frozen=True):
-    """What the command line says."""
+    """Options of the command line."""
 
     source: command.Source
     choice: command.Choice
@@ -170,7 +170,7 @@ def _present(given: Mapping[str, str], logged: Mapping[str, str]) -> tuple[Varia
     found = []
     for knob in KNOBS:
         known = next(((o, where[knob]) for o, where in origins if knob in where), None)
-        if known is not None and known[1]:  # --env NAME= says that the job does not set it
+        if known is not None and known[1]:  # --env NAME= means that the job does not set it
             found.append(Variable(knob, known[1], known[0]))
     return tuple(found)
 
@@ -183,8 +183,8 @@ def _left_out_notes(names: Sequence[str]) -> tuple[Note, ...]:
         "variables_left_out",
         {"variables": tuple(names)},
         f"set in the logs, but not for these measurements: {', '.join(names)}. A log must not "
-        "choose files that the ranks load, or numbers that the library cannot take: give what the "
-        "job needs with --env NAME=VALUE",
+        "choose files that the ranks load, or numbers that the library does not accept: give "
+        "what the job needs with --env NAME=VALUE",
     )
     return (left_out,)
 

@@ -23,13 +23,13 @@ _CUT_DATABASE_TEXT = (
 )
 CUT_TEXT = "the compressed file ends early or is damaged: what could be read is kept"
 _BESIDE_TEXT = (
-    "SQLite's log of this file (FILE-wal) lies beside it: rows that only the log holds were not"
-    " read. Stop the profiler, or run 'sqlite3 FILE \"PRAGMA wal_checkpoint(TRUNCATE)\"', "
+    "SQLite's log of this file (FILE-wal) is in the same folder: rows that only the log holds "
+    "were not read. Stop the profiler, or run 'sqlite3 FILE \"PRAGMA wal_checkpoint(TRUNCATE)\"', "
     "and ingest the file again."
 )
 _CHANGED_TEXT = (
-    "{path} is in this run already with other bytes (source {source}): the rows of both are kept. "
-    "Name another --run, or another --label where the command takes one, to tell them apart."
+    "{path} is already in this run with other content (source {source}): the rows of both are "
+    "kept. To separate them, name another --run, or another --label where the command takes one."
 )
 
 

@@ -92,7 +92,7 @@ def ingest_any(
         if result is None:
             continue
         alone = fits is Fit.WHOLE and kind != TABLE  # the file of a table may hold figures as well
-        # Of traces some are told by little: one that holds nothing may be something else.
+        # Some traces match by few marks: one without content may be something else.
         if alone and (kind != TRACE or result.status != "unusable"):
             return [result]
         if alone:
@@ -103,7 +103,7 @@ def ingest_any(
     known = [r for r in found if r.status == "known"]
     if not added and not known:
         return [first or _rejected(found, file)]
-    # A table that lacks an option, beside what could be read, is not passed over in silence.
+    # A table that lacks an option, next to what could be read, is not silently skipped.
     lacking = [r for r in found if r.status == "unusable" and r.code == _NO_OP]
     return [*(added or known[:1]), *lacking]
 
@@ -150,7 +150,7 @@ def _rejected(found: list[Ingested], file: Input) -> Ingested:
 
 
 def kind_of(file: Input) -> str | None:
-    """The ingest command that a file looks like it is for; None when it is told by none.
+    """The ingest command that a file looks like it is for; None when no kind matches.
 
     raises  InputError when the file cannot be read
     """

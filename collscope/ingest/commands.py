@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _LOST_TEXT = (
     "workers that ended while they read a file: the file was read again, and nothing is missing"
 )
-# Logs tell the sizes of all the run's calls, whatever its traces lack.
+# Logs hold the sizes of all the run's calls, even where its traces lack them.
 _SIZES_BY_LOGS = """
 SELECT EXISTS (SELECT 1 FROM sources WHERE run = :run AND kind = 'log')
    AND NOT EXISTS (SELECT 1 FROM classes WHERE run = :run AND calls > 0 AND size_bytes IS NULL)
@@ -145,7 +145,7 @@ def ingest_metrics(
 
 
 def ingest_auto(paths: list[str], db: Path, run: str, reading: Reading = USUAL) -> list[Ingested]:
-    """Put each path into a run as all that it holds, as `collscope.ingest.auto` tells.
+    """Put each path into a run as every kind that `collscope.ingest.auto` finds in it.
 
     raises  InputError when none of the paths is usable
     """
@@ -250,7 +250,7 @@ def _ingest_all(  # noqa: PLR0913, PLR0917 - what, where to, how
         except KeyboardInterrupt as error:
             read = count_of(done, len(files), "file")
             verb = "is" if len(files) == 1 else "are"
-            kept = f"{read} {verb} read and kept in {db}; run it again to go on."
+            kept = f"{read} {verb} read and kept in {db}; run the command again to continue."
             usable = any(r.status != "unusable" for r in results)
             raise IngestInterruptedError(
                 f"ingest: interrupted. {kept if usable else 'Nothing was stored.'}", results
@@ -277,7 +277,7 @@ def _without(result: Ingested, code: str) -> Ingested:
 
 
 def _other_kind(path: str, kind: str) -> str | None:
-    """The command that reads what the command of `kind` refused, as far as it can be told."""
+    """The command that reads what the command of `kind` refused, where it is known."""
     from collscope.ingest.auto import kind_of
 
     if path == STDIN or not Path(path).is_file():
@@ -303,7 +303,7 @@ def _tolerant(
             raise
         found = [Ingested(path, "unusable", reason=error.reason)]
     except UnicodeEncodeError:  # of a pickle: text with half of a character, which no store takes
-        found = [Ingested(path, "unusable", reason="it holds text that is no Unicode")]
+        found = [Ingested(path, "unusable", reason="it holds text that is not Unicode")]
     return [replace(result, path=printable(result.path)) for result in found]
 
 

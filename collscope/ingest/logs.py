@@ -40,7 +40,10 @@ _EMPTY = (
 )
 NO_LOG = "no line of NCCL or RCCL: not a log of NCCL_DEBUG=INFO"
 OWN = "own_output"  # why a file is unusable
-_OWN = "a store or an answer of collscope, or another SQLite file: what it quotes is no log"
+_OWN = (
+    "a store or output of collscope, or another SQLite file: the log lines that it quotes are not "
+    "read"
+)
 _EXCERPT = 200  # characters of a line kept in a diagnostic
 
 
@@ -139,12 +142,13 @@ def _scan_diagnostics(scan: LogScan) -> list[Diagnostic]:
     kinds += [
         (
             "interleaved", "interleaved_line", Severity.NOTICE,
-            "lines in which another process's line begins: complete ones were read",
+            "lines interrupted by another process's line: complete lines were read",
         ),
         (
             "repeated", "repeated_line", Severity.DATA_LOSS,
-            "lines that Ray left out, as equal but for their numbers to one that it kept ([repeated"
-            " 7x across cluster]): calls of other processes are missing; set RAY_DEDUP_LOGS=0",
+            "lines that Ray dropped because they differ only in numbers from a line it kept "
+            "([repeated 7x across cluster]): calls of other processes are missing; set "
+            "RAY_DEDUP_LOGS=0",
         ),
         (
             "unknown", "other_line", Severity.INFO,

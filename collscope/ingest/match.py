@@ -34,23 +34,21 @@ _TWICE_TEXT = (
     " their calls count twice"
 )
 _ONCE_TEXT = (
-    "lines of calls that stand in the logs twice (one communicator id, rank and process, and the"
-    " same calls): counted once"
+    "call lines that appear twice in the logs (same communicator id, rank, process and calls): "
+    "counted once"
 )
-_GROWN_TEXT = (
-    "logs that grew since they were read: the run now holds this reading instead of the earlier one"
-)
+_GROWN_TEXT = "logs that grew since they were last read: the new reading replaces the earlier one"
 _DOUBTFUL_TEXT = (
-    "communicators that a process joins twice in one log, with other calls: if lines stand there"
-    " twice, their calls count twice"
+    "communicators that a process joins twice in one log, with different calls: if lines are "
+    "duplicated there, their calls count twice"
 )
 _SEVERAL_TEXT = (
-    "GPUs used by several processes, so the run holds more than one job or start: all its numbers"
-    " are of these together; give each a run of its own (--run NAME)"
+    "GPUs used by several processes: this run mixes several jobs or starts, and its totals "
+    "combine them; give each a run of its own (--run NAME)"
 )
 _LACKING_TEXT = (
-    "calls without the kernel of a rank, which the others may have waited for: their transfer and"
-    " waiting are not known"
+    "calls without the kernel of one rank, for which other ranks may have waited: their transfer "
+    "and waiting are not known"
 )
 MATCH_FAILED = "match_failed"  # the diagnostic of a run that could not be matched
 _INTERRUPTED = "its ingest was interrupted, or is not finished yet"
@@ -203,7 +201,7 @@ def rematch(store: Path, run: str) -> list[Diagnostic]:
 def match_due(connection: sqlite3.Connection, store: Path) -> None:
     """Finish a migration: match the runs that it made due, each in a transaction of its own.
 
-    What the ingest would say of them stands in the view `diagnostics`.
+    What the ingest would say of them is in the view `diagnostics`.
     """
     due = connection.execute("SELECT label FROM _run WHERE due > 0 ORDER BY run_id").fetchall()
     for (run,) in due:
@@ -239,13 +237,13 @@ def _of_periods(periods: list[str], *, logs: bool) -> Diagnostic:
     from collscope.model import Diagnostic, Severity
 
     text = (
-        "profiled periods, starts or jobs whose ranks have a trace already, or whose collectives"
-        f" do not end when the others' do, became runs of their own ({', '.join(periods)})"
+        "profiled periods, starts or jobs whose ranks already have a trace, or whose collectives "
+        f"end at other times, became runs of their own ({', '.join(periods)})"
     )
     if logs:
         text += (
-            ". The logs are joined to the traces that were read first; to join them to others,"
-            " ingest those and the logs with --run NAME"
+            ". The logs are joined to the traces that were read first; to join them to other "
+            "traces, ingest those traces and the logs with --run NAME"
         )
     return Diagnostic(Severity.NOTICE, "several_periods", text, count=len(periods))
 
@@ -253,7 +251,7 @@ def _of_periods(periods: list[str], *, logs: bool) -> Diagnostic:
 def _of_processes(
     connection: sqlite3.Connection, run: int, originals: Originals, rotated: set[tuple[str, int]]
 ) -> list[Diagnostic]:
-    """Notices of lines that stand in the logs twice, and of processes that share a GPU.
+    """Notices of lines that appear twice in the logs, and of processes that share a GPU.
 
     rotated  processes whose log is in parts
     """
@@ -290,10 +288,10 @@ def _match_traces(
 def reading(store: Path) -> Iterator[sqlite3.Connection]:
     """A store for reading; closed at the end.
 
-    All of it is as it was at the first query, whatever other processes write meanwhile. Nothing is
-    written but the migration of an older store.
+    All queries see the state at the first query, whatever other processes write meanwhile. Nothing
+    is written but the migration of an older store.
 
-    raises  InputError when the store cannot be read, be it in the middle
+    raises  InputError when the store cannot be read, also in the middle
     """
     with explained(store):
         connection = _opened(store)

@@ -31,8 +31,8 @@ from collscope.store.measurements import communicator_sizes, count_copies, inser
 # What a source's kind is called, by the command that reads it.
 CSV, TABLE = "csv", "table"
 NO_CSV = (
-    "not a CSV of collscope's replay or benchmarks, nor of rccl_replayer: it has no such"
-    " header line"
+    "not a CSV of collscope's replay or benchmarks, nor of rccl_replayer: their header line is "
+    "missing"
 )
 _COPIED_TEXT = (
     "measurements equal others of this run to the last digit: one file holds a copy of the other's,"
@@ -51,7 +51,7 @@ def ingest_csv(
 ) -> Ingested:
     """Put one CSV of measurements into a run, in one transaction.
 
-    nranks  ranks that an rccl_replayer CSV was measured on, which the file does not tell; None:
+    nranks  ranks that an rccl_replayer CSV was measured on, which the file lacks; None:
             those of the run's communicators, where all have the same number
     label   for every row; None: each row's own
     With either, a file that is in the run already is read again.
@@ -69,7 +69,7 @@ def ingest_table(
 ) -> Ingested:
     """Put the benchmark tables of one file into a run, in one transaction.
 
-    hints   what the user says of the tables; the file's name is added here; with any, a file that
+    hints   the user's facts about the tables; the file's name is added here; with any, a file that
             is there is read again
     raises  InputError when the file cannot be read or the store refuses
     """

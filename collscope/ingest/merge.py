@@ -68,7 +68,7 @@ def merge_stores(stores: Sequence[Path], target: Path, *, rename: bool = False) 
 
 @contextmanager
 def scratch_beside(target: Path) -> Iterator[Path]:
-    """A folder beside the target.
+    """A folder next to the target.
 
     raises  InputError when none can be made there
     """
@@ -119,7 +119,7 @@ def _migrated(store: Path, scratch: Path) -> Path:
         return store  # the error is that of opening it
     with store.open("rb") as file:
         head = file.read(_VERSION_END)
-    # A shared folder may not let SQLite make its files beside a store that it opens.
+    # A shared folder may not let SQLite make its files next to a store that it opens.
     if not 0 < int.from_bytes(head[_VERSION_END - 4 :], "big") < schema_version():
         return store
     with closing(sqlite3.connect(f"{store.absolute().as_uri()}?mode=ro", uri=True)) as older:

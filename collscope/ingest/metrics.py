@@ -31,7 +31,7 @@ def ingest_metric(
     """Put an application's figures of one file into the store, in one transaction.
 
     rated   figures without any unit are none: numbers in a file may be anything
-    hints   what the user says of the figures; with any, a file that is there is read again
+    hints   the user's facts about the figures; with any, a file that is there is read again
     raises  InputError when the file cannot be read or the store refuses
     """
     path = file.path

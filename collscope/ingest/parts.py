@@ -30,7 +30,7 @@ _IN_MEMORY = Path("a store in memory")  # in errors alone
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What a worker must know beside the path of a file."""
+    """What a worker must know in addition to the path of a file."""
 
     kind: str  # the command: log, trace, auto
     run: str

@@ -40,7 +40,7 @@ _SQLITE = b"SQLite format 3\0"
 
 
 def scan_log(file: Input, report: Report = SILENT.read) -> Scanned:
-    """Scan one file; how far it is read is told to `report`.
+    """Scan one file; `report` receives the progress.
 
     raises  UnreadableError
     """
@@ -51,7 +51,7 @@ def scan_log(file: Input, report: Report = SILENT.read) -> Scanned:
 
 
 def _told(file: Input, report: Report) -> Iterator[bytes]:
-    """Chunks of a file; how far they got is told after each."""
+    """Chunks of a file; progress is reported after each."""
     for chunk in file.chunks():
         yield chunk
         report(file.path, file.taken_bytes)

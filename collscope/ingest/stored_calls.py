@@ -67,7 +67,7 @@ def load_run(connection: sqlite3.Connection, run: int) -> RunInput:
 
 
 def without_copies(given: RunInput) -> tuple[RunInput, Originals]:
-    """What was given without lines that stand in the logs twice."""
+    """What was given without lines that appear twice in the logs."""
     found = find_originals(given.observed, given.processes, given.kernels)
     return (
         replace(

@@ -27,12 +27,12 @@ class Apart(msgspec.Struct, frozen=True):
     """Which start of the job each trace is of."""
 
     start: tuple[int, ...]  # per trace, from 0 in the order of the traces
-    # ns between traces that nothing tells to be of one start, nor of two; None: there are none
+    # ns between traces that may be of one start or of two; None: all are decided
     unsure_ns: int | None = None
 
 
 def find_apart(traces: Sequence[TraceFile]) -> Apart:
-    """Tell the starts apart; those that cannot be told are of one. A rank may have several."""
+    """Separate the starts; undecided ones count as one. A rank may have several."""
     windows = _windows(traces)
     sets = far_apart(windows)
     if len(sets) < 2:
@@ -109,7 +109,7 @@ def _one_host(rows: Rows, some: list[int], hosts: set[str | None]) -> bool:
 
 
 def _compare(rows: Rows, sets: list[list[int]]) -> dict[tuple[int, int], bool]:
-    """For pairs of sets whether a group's calls are the same in both; none: nothing tells."""
+    """For pairs of sets whether a group's calls are the same in both; none: unknown."""
     set_of = {t: k for k, own in enumerate(sets) for t in own}
     sig = signatures(rows)
     synchronising = np.array([e.op.synchronises for e in rows.entries] + [False])

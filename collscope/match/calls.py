@@ -67,7 +67,7 @@ def _keys(rows: list[Ints], observed: Observations) -> tuple[list[Ints], bool]:
 
 
 def _order_by_op_count(matrix: Ints, op_count: Ints) -> Ints:
-    """Calls that no rank logged both of, in the order of their opCount; others stay as they are."""
+    """Calls that no rank logged both of, in the order of their opCount; others do not change."""
     first = matrix[np.arange(len(matrix)), (matrix >= 0).argmax(axis=1)]
     ordered = matrix[np.argsort(op_count[first], kind="stable")]
     for member in ordered.T:

@@ -39,7 +39,7 @@ def join_communicators(
     """Communicators of one run.
 
     handles  of all sources; `CommHandle.process` indexes `processes`
-    digests  per handle a hash of its sequence of collective calls (0: none), to tell apart
+    digests  per handle a hash of its sequence of collective calls (0: none), to separate
              communicators that only inference can join
     """
     order = sorted(range(len(handles)), key=lambda i: (handles[i].process, handles[i].first_line))
@@ -268,7 +268,7 @@ class _Joiner:
         return [i for i in indices if i not in joined]
 
     def by_sequence(self, indices: list[int]) -> None:
-        """Join handles of which only nranks and the calls are known."""
+        """Join handles by nranks and calls, where nothing else is known."""
         for _nranks, _ordinal, group in self._by_shape(indices):
             self._fill(group, "inferred")
 
@@ -338,7 +338,7 @@ def _finish(
     processes: Sequence[Process],
     joiner: _Joiner,
 ) -> Communicator:
-    """Add what the members tell: nodes, parent, hash."""
+    """Add the facts of the members: nodes, parent, hash."""
     members = [handles[i] for i in comm.members.values()]
     nnodes = next((m.nnodes for m in members if m.nnodes is not None), None)
     if nnodes is None and comm.nranks in (1, len(members)):
@@ -354,7 +354,7 @@ def _finish(
 def world_ranks(handles: Sequence[CommHandle], comms: Sequence[Communicator]) -> list[int | None]:
     """World rank per handle: its rank in the largest, then first, communicator of its device.
 
-    A process with several devices is told apart by bus id or device index where INIT lines give
+    Several devices of a process are distinguished by bus id or device index where INIT lines give
     them, and by nothing else: then the process's first rank stands for all.
     """
     best: dict[tuple[int, int | None], tuple[int, int]] = {}

@@ -38,9 +38,9 @@ class RankProgress(msgspec.Struct, frozen=True):
     """How far one rank got in one group, in the group's own sequence numbers of collectives."""
 
     group: str
-    rank: int  # as `Consistency.world_ranks` says
+    rank: int  # numbered as in `Consistency.world_ranks`
     last_called: int | None
-    last_completed: int | None  # None: not told, or none was
+    last_completed: int | None  # None: unknown, or none was
     first_missing: int | None  # that another rank called and this one did not
     first_open: int | None  # called and not completed
 
@@ -216,7 +216,7 @@ class _Group:
                 first = min(place.seq for place in lacking)
                 message = (
                     f"Group {self.key.name}: {self._who([rank])} did not call collective {first} "
-                    f"({self._what_of_any(first)}), which others did, and went on."
+                    f"({self._what_of_any(first)}), which other ranks called, and went on."
                 )
                 found.append(self._finding("missing", [rank], first, message, len(lacking)))
         return found
@@ -240,7 +240,7 @@ class _Group:
             for rank, member in sorted(self._members.items())
             if place in member.places
         }
-        # The most common is taken for right; of equally common ones, that of the lowest rank.
+        # The most common counts as right; of equally common ones, that of the lowest rank.
         (expected, _), *others = Counter(seen.values()).most_common() or [((), 0)]
         wrong = [rank for rank, calls in seen.items() if not agree(calls, expected)]
         if not others or not wrong:

@@ -1,9 +1,9 @@
-"""Lines that stand in the logs of a run twice, found and left out (pure).
+"""Lines that appear twice in the logs of a run, found and left out (pure).
 
 A log is written twice by ``cat a a``, by ``tee``, by a launcher that keeps the ranks' output beside
 NCCL_DEBUG_FILE, or ingested under two paths. The evidence: the id of a communicator (commId) is
 random, so a process that joins one communicator with one rank twice is one line read twice.
-A file read again after it grew is known by its lines: all that the earlier reading gave stands in
+A file read again after it grew is known by its lines: all that the earlier reading gave is in
 the later one, at the same lines.
 """
 
@@ -179,13 +179,13 @@ def stands_in(part: Ints, original_calls: Ints) -> bool:
 
 
 def without_repeats(observed: Observations, *, stamped: bool) -> Observations:
-    """One log's observations without rows that stand in it again.
+    """One log's observations without rows that are in it again.
 
     Where opCount counts the calls of a communicator it never goes back: lines that go back and are
-    all equal to earlier ones stand there again. At 0 another communicator may have begun that has
+    all equal to earlier ones are repeated. At 0 another communicator may have begun that has
     the pointer of one before, so that this shows nothing.
 
-    stamped  lines of the log's kernel trace stand there again, by the GPU's clock: so do calls of
+    stamped  lines of the log's kernel trace are repeated, by the GPU's clock: so are calls of
              equal opCount and task
     """
     counts = observed.columns["op_count"]
@@ -252,7 +252,7 @@ def taken(observed: Observations, found: Originals) -> Observations:
 
 
 def _with_rows(observed: Observations, rows: Ints) -> Observations:
-    """The observations with some of their rows, rising, and what TUNING lines tell of these."""
+    """The observations with some of their rows, rising, and the choices of their TUNING lines."""
     if len(rows) == len(observed):
         return observed
     row_of = np.full(len(observed), -1, dtype=np.int64)

@@ -46,7 +46,7 @@ class JoinedKernels(msgspec.Struct, frozen=True):
 
     executions: list[Execution]
     ranks: dict[Gpu, int]  # world rank of each GPU, where each has one of its own
-    world_ranks: list[int | None]  # per handle of the logs, with the GPUs that kernels tell
+    world_ranks: list[int | None]  # per handle of the logs, with the GPUs of their kernels
     apart: set[int]  # kernels whose end cannot be that of their call; they are of no execution
 
 
@@ -93,8 +93,8 @@ def join_kernels(
 class _Streams:
     """Which communicator each kernel is of.
 
-    A stream is what one GPU executed as one rank of a communicator. It is told by the log's handle
-    with that rank; where the log has none, by its rank alone, like a handle without calls.
+    A stream is what one GPU executed as one rank of a communicator. The log's handle with that rank
+    identifies it; without one, its rank alone does, as for a handle without calls.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class _Streams:
     def unlogged(self, kernels: Iterable[int]) -> Iterator[Execution]:
         """Kernels of one communicator with one counter and operation, one of each of its ranks.
 
-        Where a rank has more than one of them, all must have as many: the order tells them apart.
+        Where a rank has more than one of them, all must have as many: the order distinguishes them.
         """
         named = {name: _op_named(name) for name in {k.name for k in self._kernels}}
         found: dict[tuple[int, int, Op], dict[int, list[int]]] = defaultdict(
@@ -224,7 +224,7 @@ def _may_have_wrapped(
 
 
 def _op_named(name: str) -> Op | None:
-    """Operation that a kernel's name tells."""
+    """Operation in a kernel's name."""
     hint = classify(name)
     return next((op for op in Op if hint and hint.op_hint == op.value), None)
 
@@ -262,7 +262,7 @@ def _in_order(
     Where several calls share a counter and fewer kernels do, some were lost: which is not known,
     and none is joined.
 
-    keys  counter and operation, if its name tells it, per kernel
+    keys  counter and operation, if its name has it, per kernel
     """
     asked = Counter(keys.values())
     pairs = []
@@ -282,8 +282,8 @@ def _ends_apart(calls: Iterable[Sequence[int]], kernels: Sequence[TracedKernel])
     so the time from the end of one call to the end of the next is the same on every rank: in the
     guide's log 218 us on four ranks, to the microsecond. A rank that waits 1 000 s ends its call
     1 000 s after the one before, and so does the rank it waits for; where only one rank's clock
-    moved on, that clock jumped. Of three ranks and more the median tells whose; of two, neither is
-    believed.
+    moved on, that clock jumped. With three ranks or more the median shows whose; with two,
+    neither is believed.
 
     calls  kernels with an end of each, in order
     """
@@ -318,7 +318,7 @@ def _end(kernel: TracedKernel) -> int:
 
 
 def _disagreeing(elapsed: Mapping[int, int], kernels: Sequence[TracedKernel]) -> set[int]:
-    """Of kernels of one call, those whose time since the call before is not that of the others."""
+    """Kernels of one call whose time since the previous call differs from the majority's."""
     if len(elapsed) < 2:
         return set()
     middle = float(np.median(list(elapsed.values())))

@@ -1,7 +1,7 @@
-"""Which collectives of which ranks belong to one process group (pure).
+"""The process group of each collective of each rank (pure).
 
 In order of trust: the ranks that the trace lists, the name and size of the group, and, where a
-trace tells neither, streams whose collectives end together ("inferred").
+trace has neither, streams whose collectives end together ("inferred").
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Group(msgspec.Struct, frozen=True):
 
     identity: str  # ranks, name, inferred
     name: str | None
-    ranks: tuple[int, ...] | None  # world ranks, where told
+    ranks: tuple[int, ...] | None  # world ranks, where known
     size: int | None
     members: tuple[int, ...]  # traces, rising
     rows: tuple[Ints, ...]  # per member its rows in the order of start
@@ -46,8 +46,8 @@ class Group(msgspec.Struct, frozen=True):
 def find_groups(linked: Linked) -> list[Group]:
     """Process groups of all traces, the largest first.
 
-    The same ranks may form several groups (data parallel and the world): names tell them apart
-    where every member knows the same names.
+    The same ranks may form several groups (data parallel and the world): names distinguish
+    them where every member knows the same names.
     """
     rows = linked.rows
     collective = np.flatnonzero(rows.entry >= 0)
@@ -91,10 +91,10 @@ def _units(rows: Rows, collective: Ints) -> dict[tuple[Hashable, ...], dict[int,
 
 
 def _of_stream(stream: Ints, of_key: Ints, nameless: npt.NDArray[np.bool_]) -> Ints:
-    """Group of each row; one that tells none is of the one group that its stream has, if so.
+    """Group of each row; a row without one gets the only group of its stream, if there is one.
 
     A profiler lacks the host's side of what was launched before it began: such kernels have a name
-    only, while those behind them on the stream tell their group.
+    only, while later ones on the stream have their group.
     """
     without = nameless[of_key] if len(of_key) else np.zeros(0, dtype=bool)
     if not without.any() or without.all():
@@ -112,7 +112,7 @@ def _by_trace(rows: Rows, chosen: Ints) -> dict[int, Ints]:
 
 
 def _agreed_names(rows: Rows, collective: Ints) -> set[tuple[int, ...]]:
-    """Sets of ranks of which every trace knows the same names of groups."""
+    """Sets of ranks whose traces all know the same names of groups."""
     known: dict[tuple[int, ...], dict[int, set[str | None]]] = defaultdict(lambda: defaultdict(set))
     n = max(len(rows.entries), 1)
     pairs = np.unique(rows.trace[collective].astype(np.int64) * n + rows.entry[collective])
@@ -133,8 +133,8 @@ def _infer(
     """Groups of rows that name none: the streams of different traces that meet in time.
 
     Windows of a profiler begin and end at different calls on each rank, so that neither the number
-    of calls nor their order tells which streams belong together; that their calls end together
-    does. Streams that nothing meets are joined where their sequences are equal.
+    of calls nor their order shows which streams belong together; calls that end together
+    do. Streams that nothing meets are joined where their sequences are equal.
     """
     sig = signatures(rows)
     units = [
@@ -212,7 +212,7 @@ def _apart(rows: Rows, sig: Ints, one: tuple[int, Ints], other: tuple[int, Ints]
     difference = rows.end[y] - found.offset - rows.end[x]
     scatter = float(np.median(np.abs(difference - np.median(difference))))
     lasts = np.minimum(rows.end[x] - rows.start[x], rows.end[y] - rows.start[y])
-    # Neighbouring groups meet at about the same time: however long calls last, their ends tell.
+    # Neighbouring groups meet at about the same time, and only the ends of calls decide.
     bound = max(
         GROUP_END_SCATTER_NS,
         min(GROUP_END_SCATTER_SHARE * float(np.median(lasts)), MAX_GROUP_END_SCATTER_NS),
@@ -265,7 +265,7 @@ def _overlap(rows: Rows, mine: Ints) -> bool:
 
 def _group(rows: Rows, identity: str, members: dict[int, Ints]) -> Group:
     order = sorted(members)
-    # Kernels launched before the profiler began tell nothing of their group.
+    # Kernels launched before the profiler began do not show their group.
     told = (rows.entries[e] for t in order for e in np.unique(rows.entry[members[t]]).tolist())
     first = next((e for e in told if e.group is not None or e.group_ranks), None)
     if first is None:
@@ -279,9 +279,9 @@ def _group(rows: Rows, identity: str, members: dict[int, Ints]) -> Group:
 
 
 def _as_told(linked: Linked, groups: list[Group]) -> list[Group]:
-    """Inferred groups with the size that the traces tell of such a group; parts of one joined.
+    """Inferred groups with the size that the traces give such a group; parts of one joined.
 
-    A group of ranks that no trace tells of is a part of one: the smallest that has them all. Parts
+    A group of ranks that no trace names is part of one: the smallest that has them all. Parts
     are joined where their calls do not contradict it; what is left alone keeps the size of the
     whole, so that its waiting is not known.
     """
@@ -291,7 +291,7 @@ def _as_told(linked: Linked, groups: list[Group]) -> list[Group]:
     found: list[Group] = []
     parts: dict[tuple[int, ...], list[Group]] = defaultdict(list)
     for group in groups:
-        # Send and Recv make communicators of two ranks, which no trace tells.
+        # Send and Recv make communicators of two ranks, which no trace names.
         pairs = any(sends[rows.entry[r]].any() for r in group.rows)
         if group.identity != "inferred" or group.size is not None or pairs:
             found.append(group)
@@ -318,7 +318,7 @@ def _as_told(linked: Linked, groups: list[Group]) -> list[Group]:
 
 
 def _whole(rows: Rows, group: Group) -> tuple[int, ...] | None:
-    """Ranks of the smallest group that all members tell and that has them all; None: none told."""
+    """Ranks of the smallest group that all members name and that has them all; None: unknown."""
     ranks = {rows.ranks[t] for t in group.members}
     told = [set(rows.told[t]) for t in group.members]
     fitting = [g for g in set.intersection(*told) if ranks <= set(g)]
@@ -360,14 +360,14 @@ def _may_be_one(linked: Linked, sig: Ints, one: Group, other: Group) -> bool:
 
 
 def _too_many(group: Group) -> bool:
-    """More members than the group has; or nothing tells how many it has."""
+    """More members than the group has, or its size is unknown."""
     if group.identity == "ranks":
         return False
     return len(group.members) > (1 if group.size is None else group.size)
 
 
 def _split(rows: Rows, group: Group) -> list[Group]:
-    """Groups that several sets of ranks use under one name, told apart by their end times.
+    """Groups that several sets of ranks use under one name, separated by their end times.
 
     The end times of one group's ranks differ by a constant (their clocks); those of two groups'
     by whatever the groups do. Members that no other resembles come in the order of rank.

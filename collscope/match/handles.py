@@ -97,7 +97,7 @@ def _agree_on_ranks(
 
 
 def agree_by_comm_id(handles: Sequence[CommHandle]) -> tuple[list[CommHandle], int]:
-    """Handles of which those of one commId have one number of ranks; how many gave another.
+    """Handles with one number of ranks per commId; and how many gave another number.
 
     A commId is random, so that it is of one communicator: the number that most give is taken, and
     none where two are as frequent. Where a rank is there with both numbers, a commId is no sign.

@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """What ranks of one call must agree on; None: not told."""
+    """What ranks of one call must agree on; None: unknown."""
 
     op: Op
     size: int | None
@@ -109,7 +109,7 @@ def signature(call: RecordedCall) -> Signature:
 
 
 def _size(call: RecordedCall) -> int | None:
-    """What ranks must agree on: elements, or bytes where only those are told."""
+    """What ranks must agree on: elements, or bytes where only those are known."""
     collective = call.collective
     if collective.op in _SAME_INPUT and collective.in_count is not None:
         return collective.in_count
@@ -119,7 +119,7 @@ def _size(call: RecordedCall) -> int | None:
 
 
 def agree(calls: Sequence[Signature], expected: Sequence[Signature]) -> bool:
-    """Whether two ranks' calls at one place can be one; what a source does not tell agrees."""
+    """Whether two ranks' calls at one place can be one; unknown values agree."""
     return len(calls) == len(expected) and all(
         own.op is other.op
         and all(a is None or b is None or a == b for a, b in zip(own[1:], other[1:], strict=True))
@@ -145,7 +145,7 @@ def words(calls: Sequence[Signature]) -> str:
 
 
 def byte_count(call: RecordedCall, count: int | None) -> int | None:
-    """Bytes of a transfer; elements where the type is not told."""
+    """Bytes of a transfer; elements where the type is unknown."""
     if count is None:
         return call.size_bytes
     datatype = call.collective.datatype

@@ -64,7 +64,7 @@ class Observations(msgspec.Struct, frozen=True):
 
 
 class TuningSetting(NamedTuple):
-    """What a TUNING line says the library chose."""
+    """What the library chose, by a TUNING line."""
 
     algorithm: str | None
     protocol: str | None

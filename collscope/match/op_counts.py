@@ -65,7 +65,7 @@ def lacking_launches(members: Sequence[tuple[Ints, Ints]]) -> int:
 
     members  per rank with calls: opCount of its rows in the order of the log, and whether each row
              is of an operation in `ONE_LAUNCH`
-    returns  0 where a count does not rise, or says nothing; what a log begins with, or ends with,
+    returns  0 where a count does not rise, or shows nothing; what a log begins with, or ends with,
              may be a part of the job
 
     >>> rows = np.array([0, 1, 4, 4, 7])

@@ -25,7 +25,7 @@ def launch_order(observed: Observations, call_of_row: Ints, calls: Mapping[str, 
     rank = np.empty(len(preferred), dtype=np.int32)
     rank[preferred] = np.arange(len(preferred), dtype=np.int32)
     process = np.array([s.process for s in observed.handles], dtype=np.int32)
-    logs = process[observed.columns["handle"]]  # rows of a process stand in line order
+    logs = process[observed.columns["handle"]]  # rows of a process are in line order
     comms = calls["comm"][preferred].astype(np.int32) + (process.max(initial=-1) + 1)
     best: tuple[int, Ints] | None = None
     # Only the logs bind: groups and `seq` are tried with them, and let go where they contradict.

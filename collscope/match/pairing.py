@@ -28,7 +28,7 @@ Sequence3 = tuple[Ints, Ints, Ints]  # signature, start, end
 class Comparison(msgspec.Struct, frozen=True):
     """Whether two sequences of collectives are one, and their clocks' difference if they are."""
 
-    # None: there are too few calls to tell, or they end together too often for chance
+    # None: there are too few calls, or they end together too often for chance
     same: bool | None
     # The second clock's time of what happens at t of the first is t + offset + drift * t.
     offset: float = 0.0  # ns
@@ -47,7 +47,7 @@ def pair_by_time(reference: Sequence3, other: Sequence3, *, shared_clock: bool =
     """Elements of `other` with those of `reference` that they took place with.
 
     By time first: on a shared clock they meet there, or not at all. Else, signatures alone cannot
-    tell which of several equal collectives is missing. They give candidates of the clocks' offset
+    show which of several equal collectives is missing. They give candidates of the clocks' offset
     (where most differences of ends agree); the candidate under which most elements meet decides.
     Elements that meet in time though their signatures differ are partners: the ranks disagree
     about the call. Then by order: see `_between`.
@@ -89,7 +89,7 @@ def _between(reference: Sequence3, other: Sequence3, found: Pairing) -> Pairing:
 
     The root of a Broadcast leaves before the others, so that its ends do not agree. Between two
     partners elements of equal signature are partners too where both sides have equally many;
-    before the first and behind the last as long as they are not far from each other.
+    before the first and behind the last while they are not far from each other.
     """
     partner = found.partner.copy()
     anchors = np.flatnonzero(partner >= 0)
@@ -131,7 +131,7 @@ def _on_any_clock(reference: Sequence3, other: Sequence3) -> Pairing:
     best = Pairing(common, int(np.median(difference)))
     # By order alone most pairs may be wrong: only those count that took place together.
     score = _score(reference, other, best)
-    # Traces of one host that do not tell it share a clock all the same.
+    # Traces of one host share a clock even where they do not name the host.
     for offset in [0, *_modes(difference), *_modes(reverse)]:
         candidate = Pairing(_meet(reference, other, offset), offset)
         found = _score(reference, other, candidate)

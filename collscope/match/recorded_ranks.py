@@ -12,9 +12,8 @@ from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 
 _Ranks = tuple[int, ...]
 _TEXT = (
-    "recordings that give a process group other ranks than the recording of one of its members"
-    " does: taken as one group of the ranks that most of them give, or that all of them have in"
-    " common"
+    "recordings that disagree with a member's recording on the ranks of a process group: counted "
+    "as one group with the ranks that most of them give, or that all of them have in common"
 )
 
 
@@ -47,7 +46,7 @@ def agree_on_ranks(
 
 
 def _completed(recordings: Sequence[RecordedCalls]) -> list[RecordedCalls]:
-    """Recordings that do not tell a group's ranks, with those that the others tell.
+    """Recordings without a group's ranks get those of the other recordings.
 
     Of several groups of the name that is the one that the recording's rank is in.
     """

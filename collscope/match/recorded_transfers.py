@@ -33,7 +33,7 @@ class RecordedPattern(msgspec.Struct, frozen=True):
     """Transfers that make one call, and where its first one stands."""
 
     key: CallClass
-    transfers: tuple[p2p.Transfer, ...]  # of bytes (Uint8) where no datatype is told
+    transfers: tuple[p2p.Transfer, ...]  # of bytes (Uint8) where no datatype is known
     ranks_seen: int
     member: int
     number: int  # of its first row among the member's calls
@@ -94,7 +94,7 @@ def _rows(m: int, member: Member) -> Iterable[_Row]:
 
 
 def _amount(call: RecordedCall) -> tuple[int, int, bool]:
-    """Elements and datatype's code; bytes where a recorder tells only those."""
+    """Elements and datatype's code; bytes where a recorder has only those."""
     c = call.collective
     own, other = (c.in_count, c.out_count) if c.op is Op.SEND else (c.out_count, c.in_count)
     count = other if own is None else own

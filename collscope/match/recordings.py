@@ -81,7 +81,7 @@ def recorded_groups(recordings: Iterable[RecordedCalls]) -> list[RecordedGroup]:
 
 
 def _size(members: Sequence[Member]) -> int | None:
-    """Ranks of a group; None where no recording tells them: those that recorded may be a part."""
+    """Ranks of a group; None where no recording has them: those that recorded may be a part."""
     entry = members[0].calls[0].collective
     return entry.group_size or len(entry.group_ranks or ()) or None
 
@@ -187,7 +187,7 @@ def _merged(sequences: Sequence[Sequence[_Place]]) -> list[_Place]:
 
 
 def _world(member: Member, ranks: _Ranks) -> int | None:
-    """World rank of a member; its place in the group where only that is told."""
+    """World rank of a member; its place in the group where only that is known."""
     if member.recording.rank is not None:
         return member.recording.rank
     place = next((c.group_rank for c in member.calls if c.group_rank is not None), None)

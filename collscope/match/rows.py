@@ -41,10 +41,12 @@ class Rows(msgspec.Struct, frozen=True):
     hosts: tuple[str | None, ...]
     steps: tuple[tuple[tuple[int, int], ...], ...]  # per trace, since base
     duplicates: tuple[int, ...] = ()  # indices of input traces left out: their rank came before
-    world_size: int | None = None  # ranks of the job, where a trace tells them
+    world_size: int | None = None  # ranks of the job, where a trace has it
     least_size: int = 0  # ranks that it has at least: one more than the highest
     dialects: tuple[str, ...] = ()  # of the traces, each once
-    told: tuple[tuple[tuple[int, ...], ...], ...] = ()  # per trace the ranks of its groups, if told
+    told: tuple[
+        tuple[tuple[int, ...], ...], ...
+    ] = ()  # per trace the ranks of its groups, if known
     operators: bool = False  # a trace has those of its host
     steps_before: tuple[int | None, ...] = ()  # per trace the steps of the job before the marked
 
@@ -64,7 +66,7 @@ def title(key: CollectiveClass) -> str:
 
 
 def class_key(entry: TraceCollective, nranks: int | None) -> CollectiveClass:
-    """Class of a collective on a group of `nranks` ranks; a trace tells neither place nor nodes."""
+    """Class of a collective on a group of `nranks` ranks; a trace has neither place nor nodes."""
     op = Op.SEND_RECV if entry.op.point_to_point else entry.op
     count, size = api_count(entry, nranks), None
     if count is not None and entry.datatype is not None:
@@ -113,8 +115,8 @@ def signatures(rows: Rows) -> Ints:
 def gather_rows(traces: Sequence[TraceFile]) -> Rows:
     """All traces as one table; of two with equal rank the first counts.
 
-    A trace that does not tell its rank gets that of its file's name, where the names tell them all
-    apart; else the smallest number no other has.
+    A trace without a rank gets that of its file's name, where the names number all such traces;
+    else the smallest number no other has.
     """
     kept, ranks, duplicates = _ranks(traces)
     files = [traces[k] for k in kept]
@@ -190,7 +192,7 @@ def _ranks(traces: Sequence[TraceFile]) -> tuple[list[int], tuple[int, ...], tup
 
 
 def ranked_by_name(traces: Sequence[TraceFile]) -> bool:
-    """Whether the names of the files number all traces that tell no rank, each differently."""
+    """Whether the names of the files number all traces without a rank, each differently."""
     told = {trace.rank for trace in traces}
     named = [trace.named_rank for trace in traces if trace.rank is None]
     return None not in named and len(set(named)) == len(named) and told.isdisjoint(named)

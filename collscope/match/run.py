@@ -74,12 +74,12 @@ class Matched(msgspec.Struct):
 
 
 _RANKS_TEXT = (
-    "ranks that give a commId another number of ranks than the others: a commId is random, so that"
-    " they are of one communicator, with as many ranks as most of them give"
+    "ranks that give a commId a different number of ranks than other ranks: a commId is random, "
+    "so they share one communicator, with as many ranks as most of them give"
 )
 _LACKING_TEXT = (
-    "by opCount, which counts the launches of a communicator, at least so many calls were made that"
-    " no log has: their lines were lost"
+    "calls, at least, that opCount (a communicator's launch counter) includes and no log holds: "
+    "their lines were lost"
 )
 _MOST_LACKING = 2**40  # of a damaged opCount; sums of a run stay whole numbers of SQLite
 CALL_COLUMNS = ("comm", "seq", "class", "group", "setting", "op_count", "ranks_seen")
@@ -145,9 +145,9 @@ class _Matching:
         if by_calls := ranks_by_calls(handles, comms):
             own = handles[by_calls[0]]
             text = (
-                "logs without their INIT lines: each is the rank that a communicator with the same"
-                f" calls lacks (first: process {processes[own.process].pid} on"
-                f" {processes[own.process].host})"
+                "logs without their INIT lines: each gets the missing rank of a communicator "
+                f"with the same calls (first: process {processes[own.process].pid} on "
+                f"{processes[own.process].host})"
             )
             note = Diagnostic(Severity.NOTICE, "rank_by_calls", text, count=len(by_calls))
             self.matched.diagnostics.append(note)
@@ -407,12 +407,12 @@ class _Matching:
         observed_all = [c for c in self.matched.comms if c.nranks == len(c.members)]
         found = [
             (missing, Severity.DATA_LOSS, "observation_missing",
-             "calls that a rank with a log did not log: lines were lost, the rank stopped, or lines"
-             " stand in the other logs twice"),
+             "calls that a rank with a log did not log: lines were lost, the rank stopped, or "
+             "lines appear twice in the other logs"),
             (differs, Severity.ERROR, "ranks_disagree",
              "calls where a rank logged another operation, count, datatype or root"),
             (halves if observed_all else 0, Severity.DATA_LOSS, "transfer_half_missing",
-             "transfers of which only the Send or only the Recv was logged"),
+             "transfers with only the Send or only the Recv logged"),
             (kernels - len(self.matched.kernel_calls), Severity.NOTICE, "kernel_without_call",
              "traced kernels whose call is not in the logs, or is ambiguous: their times belong to"
              " no class"),
@@ -435,9 +435,9 @@ def _name(comm: Communicator) -> str:
 
 
 def _group_leaders(observed: Observations, rows: Sequence[Ints], launch: Ints) -> Ints:
-    """First row of the group each row was launched in, -1 where nothing tells of groups.
+    """First row of the group each row was launched in, -1 where groups are unknown.
 
-    Told by: the interval of a CALL trace; RCCL's task above 0; the launch that neighbouring rows of
+    From: the interval of a CALL trace; RCCL's task above 0; the launch that neighbouring rows of
     a handle share.
     """
     leader = np.full(len(observed), -1, dtype=np.int32)

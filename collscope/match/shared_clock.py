@@ -94,7 +94,7 @@ def _common_ends(members: Sequence[Intervals]) -> Ints:
 
 
 def bunches(ends: Ints) -> list[list[int]]:
-    """Members whose ends tell them apart from the others'; one bunch of all where none do.
+    """Bunches of members whose ends differ; one bunch of all where none do.
 
     ends  (calls, members) of calls that end at about the same time on all
     """

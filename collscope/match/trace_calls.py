@@ -27,7 +27,7 @@ class GroupCalls(msgspec.Struct, frozen=True):
 
 
 def call_class(key: CollectiveClass, root: int | None) -> CallClass:
-    """Class of a call as the store has it; a trace tells neither buffers nor the backend."""
+    """Class of a call as the store has it; a trace has neither buffers nor the backend."""
     return CallClass(
         op=key.op,
         datatype=key.datatype,
@@ -67,7 +67,7 @@ def traced_groups(rows: Rows, calls: Calls, arrival: Ints) -> list[GroupCalls]:
             known.get(k) or known.setdefault(k, call_class(calls.classes[k[0]], _none(k[1])))
             for k in keys
         ]
-        # A single trace without arguments does not tell how many others there are.
+        # A single trace without arguments does not show how many others there are.
         several = len(group.members) > 1 and (calls.p2p[mine].all() or ranks_of(rows, group) > 0)
         size = group.size or (len(group.members) if several else None)
         if size is None:

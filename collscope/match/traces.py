@@ -308,7 +308,7 @@ class _Builder:
 
     def __init__(self, rows: Rows, sig: Ints) -> None:
         self.rows, self.sig = rows, sig
-        # Entries that only a kernel's name tells of.
+        # Entries known only from a kernel's name.
         self.vague = np.array([_vague(e) for e in rows.entries] + [False])
         self.class_of: dict[CollectiveClass, int] = {}
         self.parts: dict[str, list[npt.NDArray[Any]]] = defaultdict(list)
@@ -317,7 +317,7 @@ class _Builder:
     def add(self, number: int, group: Group, matrix: Ints) -> None:
         """Calls of one group from its matrix of rows."""
         there = matrix >= 0
-        # A rank that tells more than its kernel's name speaks for the call.
+        # A rank with more than its kernel's name speaks for the call.
         tells = there & ~self.vague[self.rows.entry[matrix]]
         first = matrix[
             np.arange(len(matrix)),
@@ -424,7 +424,7 @@ class _Builder:
 
 
 def ranks_of(rows: Rows, group: Group) -> int:
-    """Ranks of a group; -1 where nothing tells them: others have no trace, or may belong to it."""
+    """Ranks of a group; -1 where they are unknown: others have no trace, or may belong to it."""
     if group.doubtful:
         return -1
     if group.size is not None:

@@ -93,8 +93,8 @@ _NUMBERS = ("int", "float", "tuple[int", "tuple[float")  # how their annotations
 _TEXTS = {
     "impossible_count": "counts and sizes that no memory could hold are left out: not known",
     "impossible_number": (
-        "numbers that cannot be (more than 10,000,000 ranks, a rank beyond them, a time that no"
-        " clock measures) are left out: not known"
+        "impossible numbers (more than 10,000,000 ranks, a rank beyond them, a time that no clock "
+        "measures) are left out: not known"
     ),
 }
 _EXCERPT = 200  # characters
@@ -200,7 +200,7 @@ def _kind(kind: type[msgspec.Struct]) -> _Kind:
 
 @cache
 def _empty(kind: type[msgspec.Struct], name: str) -> object:
-    """What stands for a value that is not known; `_NEEDED` where a record must have one."""
+    """What replaces a value that is not known; `_NEEDED` where a record must have one."""
     annotation = str(kind.__annotations__[name])
     if "None" in annotation:
         return None

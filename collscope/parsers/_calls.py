@@ -122,14 +122,14 @@ def lost_kernels(lost: int, launched: int) -> Diagnostic:
     """
     if lost * _EXCEPTIONAL > launched:
         message = (
-            "Kernels were launched that the trace does not hold: there are at least as many calls"
-            " as are counted, and what the GPU did meanwhile is not known. Trace fewer steps, so"
-            " that the profiler drops none."
+            "The trace lacks kernels that were launched: call counts are lower bounds, and what "
+            "the GPU did meanwhile is not known. Trace fewer steps, so that the profiler drops "
+            "none."
         )
         return Diagnostic(Severity.DATA_LOSS, "many_kernels_lost", message, count=lost)
     message = (
-        "Kernels were launched that the trace does not hold: its GPU idles less than it seems,"
-        " and computes more. Trace fewer steps, so that the profiler drops none."
+        "The trace lacks kernels that were launched: its GPU idles less than it seems, and "
+        "computes more. Trace fewer steps, so that the profiler drops none."
     )
     return Diagnostic(Severity.DATA_LOSS, "kernels_lost", message, count=lost)
 
@@ -140,8 +140,8 @@ def missing_numbers(lost: int, numbered: int) -> Diagnostic:
     Where one in a hundred lacks, figures of the GPU's time are off by as much.
     """
     message = (
-        "Numbers of kernels or copies are missing between the first and the last: these are not in"
-        " the file, which may be an excerpt or damaged."
+        "The numbering of kernels or copies has gaps: the missing ones are not in the file, which "
+        "may be an excerpt or damaged."
     )
     if lost * _EXCEPTIONAL > numbered:
         message += " How the GPU spent its time is not known."
@@ -266,7 +266,7 @@ def host_calls(
 
     A process that launched work on other devices, too, orders the work of all: None for its calls.
 
-    number   of the call behind each row; 0: not told
+    number   of the call behind each row; 0: unknown
     others   numbers of the calls behind the rows of all other devices
     streams  labels of the device's streams; those that only calls name are added
     """

@@ -26,17 +26,17 @@ _OP_TEXT = "Rows with an unknown operation or datatype were skipped."
 _PLANNED = ("classes", "sizes")  # a writer of one of them writes an end, too
 _SAMPLES = ("samples_us", "relative_compute_samples")  # which no second measurement has alike
 _MISSING_TEXT = "Rows are missing: the last line of the file counts more than it holds."
-_LACKING_TEXT = "Classes below the last one have no row: rows were left out, or lost."
+_LACKING_TEXT = "Classes numbered below the last one have no row: rows were left out, or lost."
 _DIGITS = 10  # of a class's number; a longer one is damaged
 _NO_END_TEXT = (
     "The file has no last line '# end': the measurement was stopped, or the file is cut, and"
     " further rows may be missing."
 )
-_TWICE_TEXT = "Rows that stand in the file twice were read once."
+_TWICE_TEXT = "Rows that appear twice in the file were read once."
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """What tells one CSV from another.
+    """What distinguishes one CSV from another.
 
     mark    what the line begins with that ends with the version
     needed  columns without which there is nothing to read, `status` among them
@@ -58,7 +58,7 @@ class Row(msgspec.Struct, frozen=True):
     at: int
     line: str
     fields: dict[str, str]
-    label: str | None  # of all rows below a line that tells it
+    label: str | None  # of all rows below a line that gives it
     nranks: int | None  # of the job, likewise
 
 
@@ -104,7 +104,7 @@ class _Extent:
         self._expected.clear()
 
     def take(self, line: str, fields: Mapping[str, str], at: int) -> bool:
-        """Take a row; False for one that stands there already."""
+        """Take a row; False for one that is there already."""
         if line in self._seen and any(fields.get(name) for name in _SAMPLES):
             self._notes.add(Severity.NOTICE, "counted_once", _TWICE_TEXT, at, line)
             return False
@@ -141,10 +141,10 @@ class _Extent:
 def read_rows(text: str, layout: Layout, notes: Notes) -> Iterator[Row]:
     """Whole rows of a text, one after the other.
 
-    Of a part of another version there is nothing but a diagnostic, ``other_version``; of a last row
+    Of a part of another version there is only a diagnostic, ``other_version``; of a last row
     without a line end another one, ``cut_row``. Rows that the file should have by its own
     numbers and lacks are counted: ``rows_missing``, ``classes_missing``, ``no_end``. A row that
-    stands there twice is read once.
+    appears twice is read once.
     """
     header: list[str] | None = None
     above: dict[str, str] = {}  # metadata of the rows below it
@@ -226,7 +226,7 @@ def numbers_of(
 
 
 def count_unreadable(row: Row, notes: Notes) -> None:
-    """Count a row of which a number cannot be read."""
+    """Count a row with a number that cannot be read."""
     notes.add(Severity.DATA_LOSS, "bad_number", _NUMBER_TEXT, row.at, row.line)
 
 

@@ -266,7 +266,7 @@ class Rows:
             self._numbers[sequence].add(counted)
 
     def _note_gone(self) -> None:
-        """Note executions that are gone, by their launches or their numbers: which tells more."""
+        """Note executions that are gone, by launches or numbers, whichever shows more."""
         present = sum(len(own) for own in self._numbers.values())
         between = sum(max(own) - min(own) + 1 for own in self._numbers.values())
         if between > present:

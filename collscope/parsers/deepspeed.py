@@ -67,9 +67,9 @@ _OPS = {
 }
 _BY_NAME = {name: op for op, names in _OPS.items() for name in names.split()}
 # The size is that of the argument "tensor" or "input_list" (get_msg_size_from_args): one rank's
-# part of these, and the whole of the others.
+# part of these, and the whole of every other.
 _PER_RANK = (Op.ALL_GATHER, Op.GATHER, Op.SCATTER)
-# Their printed bus bandwidth is (n-1)/n of the printed throughput, so the two tell the ranks.
+# Their printed bus bandwidth is (n-1)/n of the printed throughput, so the two give the ranks.
 _FACTOR = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.ALL_TO_ALL)
 
 
@@ -87,7 +87,7 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 def sniff_text(head: str) -> bool:
-    """True when the header of such a table stands in the text."""
+    """True when the header of such a table is in the text."""
     return any(_HEADER.match(line[:400]) is not None for line in text_lines(head))
 
 
@@ -101,7 +101,7 @@ def parse(text: str | Iterable[str]) -> MeasurementSet:
     """
     notes = Notes()
     rows, lines = _rows(text, notes)
-    # One row's ranks are told by its digits; the logger is of one process group in most jobs.
+    # One row's digits give its ranks; the logger is of one process group in most jobs.
     told = {n for row in rows if (n := _ranks(row)) is not None}
     common = next(iter(told)) if len(told) == 1 else None
     found = tuple(_measurement(row, _ranks(row) or common) for row in rows)
@@ -165,7 +165,7 @@ def _ranks(row: _Row) -> int | None:
 def _measurement(row: _Row, nranks: int | None) -> Measurement:
     parts = nranks if row.op in _PER_RANK else 1
     size = None if parts is None or row.size * parts >= _LIMIT else round(row.size * parts)
-    # 0.00 ms says less than 5 µs.
+    # 0.00 ms only means less than 5 µs.
     time_us = row.mean_ms * 1000 if row.mean_ms > 0 else None
     time_s = None if time_us is None else time_us / 1e6
     return Measurement(

@@ -1,7 +1,7 @@
 """SQLite exports of Nsight Systems (``nsys export --type sqlite``).
 
 Schema: "SQLite Schema Reference" of the Nsight Systems user guide. Tables exist only where the
-capture had such events, and columns vary by release. What NCCL's ranges tell is in `nsys_nccl`.
+capture had such events, and columns vary by release. `nsys_nccl` reads NCCL's ranges.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def parse(connection: Database) -> Profile:
 
 
 def _processes(connection: Database, names: set[str]) -> int:
-    """Number of processes with events; 0 where the tables do not tell."""
+    """Number of processes with events; 0 where the tables do not show it."""
     tables = (t for t in (_KERNEL, _MEMCPY, _MEMSET) if t in names)
     told = [t for t in tables if "globalpid" in columns(connection, t)]
     union = " UNION ".join(f"SELECT globalPid FROM {t}" for t in told)
@@ -161,7 +161,7 @@ def _device(known: dict[str, str], several: bool) -> str:
 
 
 def _number(known: dict[str, str]) -> str:
-    """SQL for the number of the call behind an event; NULL where the export does not tell it."""
+    """SQL for the number of the call behind an event; NULL where the export lacks it."""
     process, correlation = first_of(known, "k", "globalPid"), first_of(known, "k", "correlationId")
     return _NUMBER.format(process=_PROCESS.format(id=process), correlation=correlation)
 
@@ -171,7 +171,7 @@ def _read_calls(
 ) -> tuple[ProfiledCalls | None, dict[int, tuple[int, int]]]:
     """Calls of the runtime and the driver; and thread and start of the first one of some.
 
-    told  numbers of those: of launches that ranges of NCCL may tell of
+    told  numbers of those: of launches that ranges of NCCL may describe
     """
     known = columns(connection, _RUNTIME)
     if "StringIds" not in names or not {"globaltid", "correlationid", "nameid"} <= known.keys():
@@ -206,7 +206,7 @@ def _read_calls(
 def _tell_streams(connection: Database, table: str, found: CallRows, place: dict[int, int]) -> None:
     """Streams and events of synchronising calls, or of recorded events.
 
-    eventSyncId, where there is one, tells which record a wait is for; an event's own id comes back.
+    eventSyncId, where present, names the record that a wait is for; an event's own id comes back.
     """
     known = columns(connection, table)
     stream, event = first_of(known, "k", "streamId"), first_of(known, "k", "eventId")
@@ -228,7 +228,7 @@ def _nccl_ranges(connection: Database, names: set[str]) -> Iterable[Range]:
     schemas = _payload_schemas(connection, names)
     text, identity = first_of(known, "e", "text"), first_of(known, "e", "textId")
     blob, domain = first_of(known, "e", "binaryData"), first_of(known, "e", "domainId")
-    # Bytes stand in a column of text in some exports.
+    # Bytes are in a column of text in some exports.
     sql = (
         f"SELECT COALESCE({text}, s.value), {_PROCESS.format(id='e.globalTid')}, e.globalTid,"
         f' e.start, e."end", {domain}, CAST({blob} AS BLOB)'
@@ -321,7 +321,7 @@ def _devices(
 
 
 def _worlds(ranges: Iterable[Range]) -> dict[int, Communicator]:
-    """By process the communicator of all ranks, where the ranges tell which it is."""
+    """By process the communicator of all ranks, where the ranges show which it is."""
     ranges = list(ranges)
     made = nsys_nccl.communicators([r for r in ranges if r.name in _MADE])
     derived = nsys_nccl.communicators([r for r in ranges if r.name in _DERIVED])
@@ -340,7 +340,7 @@ def _worlds(ranges: Iterable[Range]) -> dict[int, Communicator]:
 def _with_calls_of_nccl(
     profile: Profile, ranges: list[Range], launched: dict[int, tuple[int, int]]
 ) -> Profile:
-    """The profile with what NCCL's ranges tell of its collective kernels."""
+    """The profile with the facts of NCCL's ranges about its collective kernels."""
     mine = [
         k for k, s in enumerate(profile.spans) if s.kind == "kernel" and nsys_nccl.hint_of(s.name)
     ]
@@ -371,7 +371,7 @@ def _note_graphs(connection: Database, rows: Rows) -> None:
     count = next(select(connection, f"SELECT COUNT(*) FROM {_GRAPH}"))[0]
     if count:
         message = (
-            "CUDA graphs were recorded as a whole, so their kernels are missing in every total. "
+            "CUDA graphs were recorded as a whole, so their kernels are missing from every total. "
             "Record with --cuda-graph-trace=node."
         )
         rows.note(Diagnostic(Severity.NOTICE, "graphs_without_kernels", message, count=count))

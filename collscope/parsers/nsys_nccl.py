@@ -1,8 +1,8 @@
-"""What NCCL's NVTX ranges tell of the kernels that were launched inside of them.
+"""What NCCL's NVTX ranges show about the kernels launched inside them.
 
 NCCL 2.16 and later opens a range per call in the domain "NCCL", with a payload: the bytes of the
 count argument (never a datatype), the reduction, root or peer; from 2.25 on also the communicator,
-whose ranks stand in the payload of the call that made it (src/include/nvtx_payload_schemas.h,
+whose ranks are in the payload of the call that made it (src/include/nvtx_payload_schemas.h,
 src/collectives.cc, src/init.cc of NVIDIA/nccl; src/collectives/*.cc before 2.21). Kernels of a call
 inside of ncclGroupStart and ncclGroupEnd are launched in the range of the latter.
 """
@@ -108,7 +108,7 @@ def described(
     kernels: Sequence[KernelSpan],
     members: dict[tuple[int, str], Communicator | None],
 ) -> list[TraceCollective | None]:
-    """What a window's calls tell of the kernels launched in it; None where that is not certain.
+    """What a window's calls show about the kernels launched in it; None where that is not certain.
 
     NCCL may carry out several calls of a group with one kernel, and in another order.
     """
@@ -133,7 +133,7 @@ def described(
 
 
 def diagnostics(calls: Sequence[Range], alone: int, kernels: int) -> list[Diagnostic]:
-    """What could not be told.
+    """What could not be determined.
 
     calls  of collectives
     alone  collective kernels known by name only, of `kernels`
@@ -167,8 +167,8 @@ def diagnostics(calls: Sequence[Range], alone: int, kernels: int) -> list[Diagno
     else:
         note(
             "no_collective_arguments",
-            "Collective kernels are known by name only: sizes and groups are not known. Profile"
-            " with nsys --trace=cuda,nvtx; NCCL 2.16 and later then tells them.",
+            "Collective kernels are known by name only: sizes and groups are not known. Profile "
+            "with nsys --trace=cuda,nvtx; NCCL 2.16 and later records them.",
             kernels,
         )
     return found

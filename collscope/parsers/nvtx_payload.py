@@ -1,7 +1,7 @@
-"""Binary payloads of NVTX events, decoded by the schemas that stand beside them.
+"""Binary payloads of NVTX events, decoded by the schemas in the same file.
 
 Entry types and rules of alignment: nvToolsExtPayload.h (NVIDIA/NVTX, Apache-2.0 with LLVM
-exceptions). In SQLite files of Nsight Systems a payload stands in ``NVTX_EVENTS.binaryData`` behind
+exceptions). In SQLite files of Nsight Systems a payload is in ``NVTX_EVENTS.binaryData`` behind
 a head of four 64-bit words, which no document describes. Two public readers of real files agree on
 three: domain, schema, bytes of the payload; the fourth they take for the place of the payload (32)
 or for the size of the whole. Either is accepted, since both put the payload behind the head.

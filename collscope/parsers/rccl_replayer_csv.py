@@ -2,7 +2,7 @@
 
 Its bandwidth column puts the number of elements where the number of ranks belongs (dataToCsv in
 rcclReplayer.cpp, ROCm/rccl 0cbce2a), so that an AllReduce reads 2·S/t; it is kept as reported and
-computed again here. The file does not tell the number of ranks.
+computed again here. The file lacks the number of ranks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every reader of a dialect is: how it tells its own files, and how it reads them."""
+"""What every reader of a dialect is: how it recognises its files, and how it reads them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _DOCUMENT_CHARACTERS = 1 << 20  # in which one is looked for further down
 
 _EXCERPT = 200
 _UNENDED_TEXT = (
-    "The last row has no line end. If the text is cut there, its last value is a piece, and rows"
-    " behind it are missing."
+    "The last row has no line end. If the text is cut there, its last value is incomplete, and "
+    "later rows are missing."
 )
 
 
@@ -120,7 +120,7 @@ _HALF = re.compile(
 
 
 def whole_characters(data: bytes) -> bytes:
-    r"""Data in which no JSON string escapes half of a character; U+FFFD stands there instead.
+    r"""Data in which no JSON string escapes half of a character; U+FFFD replaces it.
 
     >>> whole_characters(rb'"\udfff \ud83d\ude00"')
     b'"\\ufffd \\ud83d\\ude00"'
@@ -136,7 +136,7 @@ def text_of(head: bytes) -> str:
 
 
 def whole_if(sniff: Callable[[str], bool]) -> Callable[[bytes], Fit]:
-    """A `Reader.sniff` of a dialect that fills its files, told by their text."""
+    """A `Reader.sniff` of a dialect that fills its files, recognised by their text."""
     return lambda head: Fit.WHOLE if sniff(text_of(head)) else Fit.NONE
 
 
@@ -159,9 +159,9 @@ def text_profile_reader(
     *,
     alone: bool = False,
 ) -> Reader:
-    """Reader of a profiler's table, with which a text begins, or which stands further down in one.
+    """Reader of a profiler's table, with which a text begins, or which is further down in one.
 
-    sniff  true where the table's header, or a row that tells as much, stands in the text
+    sniff  true where the table's header, or an equally clear row, is in the text
     alone  a text that begins with it holds nothing else
     """
 
@@ -220,7 +220,7 @@ def trace_reader(
 def recorder_reader(
     name: str, sniff: Callable[[bytes], bool], parse: Callable[[bytes, str], RecordedCalls]
 ) -> Reader:
-    """Reader of a recording, whose file's name may tell rank, host or process.
+    """Reader of a recording, whose file's name may hold rank, host or process.
 
     Times that cannot be true are left out.
     """

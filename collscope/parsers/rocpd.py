@@ -258,7 +258,7 @@ def _read_calls(connection: Database, found: CallRows, names: set[str], process:
     given = _arguments(connection, names, process, ops)
     for event_id, (own, op) in ops.items():
         process.collectives[own] = _collective(op, given.get(event_id, {}))
-    # ncclGroupEnd launches for the calls before it: their operations are not told apart.
+    # ncclGroupEnd launches for the calls before it: their operations cannot be separated.
     for own, of in parents.items():
         if of in process.collectives:
             process.collectives.setdefault(own, process.collectives[of])
@@ -333,7 +333,7 @@ def _tell_streams(
         if len(labels) == 1 and "stream" in values:
             number_of[values["stream"]] |= labels
     for event_id, values in told.items():
-        # A pointer that was given to several streams, one after the other, tells none.
+        # A pointer that was given to several streams, one after the other, identifies none.
         labels = number_of.get(values.get("stream", ""), set())
         label = next(iter(labels)) if len(labels) == 1 else None
         found.tell(place[event_id][0], label, values.get("event"))

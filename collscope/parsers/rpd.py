@@ -4,7 +4,7 @@ Totals are recomputed from ``rocpd_op``. The file's own ``top`` view is built wi
 counts equal rows once, and it cuts durations to whole microseconds. Only a table of that name, in a
 file without ``rocpd_op``, is read (schema: rocpd_python/rocpd/schema_data of ROCm/rocmProfileData).
 
-An operation tells its hardware queue; the stream is that of the call that launched it. Of the two
+An operation has its hardware queue; the stream is that of the call that launched it. Of the two
 tracers RoctracerDataSource.cpp leaves hipEventRecord out, and the arguments of all calls but a few;
 RocprofDataSource.cpp writes them as JSON.
 """
@@ -63,7 +63,7 @@ def parse(connection: Database) -> Profile:
     """Totals per kernel and device, and one span per operation.
 
     connection  open RPD file; it is only read
-    returns     totals in ns; without spans when the file holds nothing but ``top``
+    returns     totals in ns; without spans when the file holds only ``top``
     """
     rows = Rows()
     calls: ProfiledCalls | None = None
@@ -81,7 +81,7 @@ class _Streams:
     """Call and stream of each operation.
 
     An operation whose call is not there, since it was launched before the trace, ran on the stream
-    of the others of its queue, where these have one.
+    that the rest of its queue ran on, where there is one.
     """
 
     def __init__(self, connection: Database, names: set[str]) -> None:

@@ -50,7 +50,7 @@ class _Table(msgspec.Struct, frozen=True):
 
 
 def sniff_text(head: str) -> bool:
-    """True when a header or a row of a pasted ``top`` stands in the text."""
+    """True when a header or a row of a pasted ``top`` is in the text."""
     return any(
         _PROMPT.match(line) is None
         and (_header(line) is not None or _aligned(line) or _bare_row(line) is not None)

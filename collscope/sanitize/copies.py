@@ -35,10 +35,10 @@ from collscope.sanitize.text import Text
 from collscope.sanitize.words import known
 
 _SQLITE_TEXT = (
-    "an SQLite file that is not a store: what of it are names is not known. Ingest it, and sanitize"
-    " the store"
+    "an SQLite file that is not a store, so its names cannot be identified. Ingest it, and "
+    "sanitize the store"
 )
-_BINARY_TEXT = "neither text nor a recording that is known: what of it are names is not known"
+_BINARY_TEXT = "neither text nor a known recording, so its names cannot be identified"
 _CUT_TEXT = "compressed and cut or damaged: unpack it, and sanitize what can be unpacked"
 _PICKLE_TEXT = "a pickle that is damaged, or holds more than plain values"
 _VERSION_TEXT = "a recording of a newer format"

@@ -77,7 +77,7 @@ def forget_source(connection: sqlite3.Connection, run: str, sha256: str) -> None
 
 
 class StoredMeasurement(msgspec.Struct, frozen=True):
-    """A measurement and where it stands in the store."""
+    """A measurement and where it is in the store."""
 
     measurement_id: int
     run: str

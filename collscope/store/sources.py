@@ -257,7 +257,7 @@ class Lives:
     def __init__(
         self, first: int, handles: Sequence[CommHandle], records: Sequence[LogRecord]
     ) -> None:
-        """Handles with the keys from `first` on, in any order; `records` tell where they end."""
+        """Handles with the keys from `first` on, in any order; `records` show where they end."""
         self._begins: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         self._ends: dict[tuple[int, int], list[int]] = defaultdict(list)
         for i, s in sorted(enumerate(handles), key=lambda pair: pair[1].first_line):

@@ -46,7 +46,7 @@ struct Reader : CollLine {
         return read(in, key, ok);
     }
 
-    // Tries the keys of `int_keys`; `whole` becomes what `read` says of the one that stands here.
+    // Tries the keys of `int_keys`; `whole` becomes the result of `read` for the one found here.
     template <std::size_t... Is>
     [[gnu::always_inline]] bool read_int(Cursor& in, bool& whole, std::index_sequence<Is...>) {
         return (read_int<int_keys[Is].text.size()>(in, whole, int_keys[Is]) || ...);

@@ -59,7 +59,7 @@ struct KnownTail {
     CollTail values;
 };
 
-// What a line says; -1 and 0 where it does not, see `seen`.
+// Values of a line; -1 and 0 where missing, see `seen`.
 struct CollLine : CollTail {
     std::string_view op;
     std::uint64_t op_count = 0;

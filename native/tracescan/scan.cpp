@@ -413,7 +413,7 @@ private:
         }
     }
 
-    // Whether an operator or annotation may tell of a collective or a step.
+    // Whether an operator or annotation may describe a collective or a step.
     // "c10d::_allgather_base_" of PyTorch before 2.4
     static bool is_told(const Event& event) {
         const std::string_view name = event.name.substr(event.name.empty() ? 0 : 1);

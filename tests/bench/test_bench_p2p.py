@@ -229,7 +229,7 @@ def test_variants_take_turns_in_one_command(db_path: Path, tmp_path: Path) -> No
     assert "Pair 1:0, GB/s" in outcome.out
     assert "one-way base" in outcome.out
     assert "two-way two" in outcome.out
-    assert "plot: nothing to draw: it takes two pairs" in outcome.err
+    assert "plot: nothing to draw: a plot needs two pairs" in outcome.err
 
 
 @needs_replayer

@@ -86,7 +86,7 @@ def test_an_armed_job_is_recorded_disarmed_and_reported(tmp_path: Path) -> None:
         assert rank.ask(calls=2) == 0
     assert done.code == 0, done.err
     assert job.masks == [CALL_EVENTS | KERNEL_EVENTS, 0]
-    assert "CUDA graphs that were captured before keep the mask" in done.err
+    assert "CUDA graphs captured earlier keep their mask" in done.err
     assert "collscope report, run x" in done.out
     assert "recorded a call" not in done.err
     # Of the 3 before, the 4 armed and the 6 after: the 4, with their GPU times.

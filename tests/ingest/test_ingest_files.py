@@ -112,7 +112,7 @@ def test_twice_is_once(samples: Path, plain: Path, tmp_path: Path) -> None:
     before = dump(db)
     again = collscope("ingest", "log", folder, "--db", db)
     assert again.code == 0
-    assert again.out.count("already in this run (same bytes), left as it is") == _RANKS
+    assert again.out.count("already in this run (same bytes), unchanged") == _RANKS
     assert dump(db) == before
     _same_calls(db, plain)
 

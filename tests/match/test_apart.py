@@ -135,7 +135,7 @@ def test_far_apart_traces_that_tell_nothing_are_remarked(tmp_path: Path, samples
         (tmp_path / f"rank{rank}.json").write_text(json.dumps(trace | {"traceEvents": calls}))
     db = ("--db", tmp_path / "t.db")
     said = collscope("ingest", "trace", tmp_path, *db).out
-    assert "traces_apart: traces that lie 146 s or more from others" in said
+    assert "traces_apart: traces 146 s or more apart in time" in said
     report = collscope("report", *db).out
     assert (
         "[warning] the traces are far apart in time: are they from two starts of the job?" in report

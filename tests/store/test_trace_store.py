@@ -373,7 +373,7 @@ def test_periods_say_which_shows_cpu_activities(recorded_jobs: Path, db_path: Pa
     assert "light.rank0.json.zst and 3 more, 4 ranks, GPU activities, 3 steps of 79.69 ms" in said
     # each reason has its own count: of what came before the profiler, and of traces without CPU
     assert "18 x no_collective_arguments" in said
-    assert "outside torch.distributed, or behind calls that are coalesced." in said
+    assert "outside torch.distributed, or after coalesced calls." in said
     assert "565 x no_collective_arguments" in said
     assert "ingest the job's logs too (collscope record), or profile with " in said
     told = " ".join(report(db_path).split())
@@ -511,7 +511,7 @@ def test_a_trace_cut_before_its_gpu_work_says_so(db_path: Path, tmp_path: Path, 
     )
     done = collscope("ingest", kind, trace, "--db", db_path)
     assert done.code == 3
-    assert ": cut, or not written to its end; what is there holds no kernel" in done.err
+    assert ": cut, or not written to its end; it holds no kernel" in done.err
 
 
 def test_a_trace_cut_short_says_so(db_path: Path, samples: Path, tmp_path: Path) -> None:

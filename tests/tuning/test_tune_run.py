@@ -361,7 +361,7 @@ def test_without_a_gpu_there_is_nothing_to_tune(
 def test_a_step_takes_time(tmp_path: Path, step_ms: str) -> None:
     done = collscope("tune", "--db", tmp_path / "t.db", "--dry-run", "--step-ms", step_ms)
     assert (done.code, done.out) == (2, "")
-    assert f"step time of {step_ms} ms: no step takes that. Give more than 0." in done.err
+    assert f"step time of {step_ms} ms: not the time of a step. Give more than 0." in done.err
 
 
 def test_a_dry_run_tells_the_settings_and_starts_nothing(samples: Path, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ class Communicators:
     def __init__(self, process: str) -> None:
         """Know none.
 
-        process  tells this process from others in the names of communicators whose start is lost
+        process  distinguishes this process in the names of communicators whose start is lost
         """
         self._process = process
         self._names: dict[int, str] = {}
@@ -80,7 +80,7 @@ class Communicators:
     def start(self, pointer: int, unique_id: int, ranks: int | None = None) -> None:
         """A communicator was made; its unique id is the hash that INIT lines print.
 
-        ranks  it has; None where that is not told
+        ranks  it has; None where that is unknown
         """
         self.end(pointer)
         if ranks is not None and ranks > 0:
@@ -91,8 +91,8 @@ class Communicators:
         """A communicator was split off.
 
         color    negative: this rank got none
-        pointer  of the new one; 0 where it is not told, as in a group of calls
-        low      the lower 32 bits of it; 0 where they are not told
+        pointer  of the new one; 0 where it is unknown, as in a group of calls
+        low      the lower 32 bits of it; 0 where they are unknown
         """
         self._splits[parent] = number = self._splits.get(parent, 0) + 1
         # Ranks of one colour are together, and every rank of the parent splits as often.
@@ -151,7 +151,7 @@ class Communicators:
 
 
 def process_of(name: str) -> tuple[int | None, str | None]:
-    """Process id and host in a recording's file name; None where it tells none.
+    """Process id and host in a recording's file name; None where it has none.
 
     >>> process_of("run/replay.4711.node-3.json")
     (4711, 'node-3')

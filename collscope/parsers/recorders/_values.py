@@ -106,7 +106,7 @@ def ranks(value: object) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def _listed(value: str) -> tuple[int, ...]:
-    """Ranks of a text: that of the group of all ranks stands in every rank's file."""
+    """Ranks of a text: that of the group of all ranks is in every rank's file."""
     match = _RANKS.fullmatch(value)
     return _ranks(match[1].replace(",", " ").split() if match else ())
 

@@ -1,7 +1,7 @@
 """RCCL's ``accl`` profiler plugin: a JSON object per completed collective of one communicator.
 
 Fields: acclWriteRecord of accl_profiler.cc and README of ROCm/rocm-systems (projects/rccl, RCCL
-2.30.4 to 2.31). Communicator, host and process stand in the file's name alone.
+2.30.4 to 2.31). Communicator, host and process are in the file's name alone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NAME = re.compile(
 _LIMIT = 2**63
 
 _GROUP_TEXT = (
-    "The records do not name their communicator, which stands in the file's name "
+    "The records do not name their communicator; the file's name should hold it "
     "(accl_profiler_rank…_pid…_0x….jsonl): they were left out. Restore the file's name."
 )
 _TORN_TEXT = "Records that are cut or damaged were skipped."
@@ -72,7 +72,7 @@ def sniff(head: bytes) -> bool:
 def parse(data: bytes, name: str) -> RecordedCalls:
     """Collectives of one rank of one communicator, in the order of the file.
 
-    name   of the file, which tells communicator, host and process
+    name   of the file, with communicator, host and process
     """
     notes = Notes()
     named = _NAME.fullmatch(re.split(r"[/\\]", name)[-1])

@@ -54,7 +54,7 @@ _VERSION_TEXT = "The log is of another version than 1: it was read by that versi
 _TORN_TEXT = "Lines that are cut or damaged were skipped."
 _LOST_TEXT = "Events whose signature is not in the log were skipped."
 _BATCH_TEXT = "Batches of sends and receives: their contents are not recorded."
-_WARNED_TEXT = "The hook itself warned of events that do not fit."
+_WARNED_TEXT = "The hook itself reported events that do not match."
 
 
 def sniff(head: bytes) -> bool:
@@ -135,7 +135,7 @@ class _Reader:
             self.notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, number, new[0])
             rank = None
         self._sizes[name] = size
-        # The largest is taken for all ranks of the job.
+        # The largest counts as all ranks of the job.
         if size > (self._world or 0):
             self._rank, self._world = rank, size
             self._room -= size  # a file that names many large ones lists none of them

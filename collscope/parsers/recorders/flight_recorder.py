@@ -54,23 +54,23 @@ _PEER = re.compile(r"(\d{1,9})\s*(?:->|<-)\s*(\d{1,9})")
 # ddp.fr.rank0.json, nccl_trace_rank_3, _dump_1, 12
 _SEPARATOR = re.compile(r"[_.\-]|(?<=[a-z])(?=\d)", re.IGNORECASE)
 _NUMBERS_TEXT = (
-    "The recorder's ring buffer ran over, and its numbers count the calls of all groups of a "
-    "process: ranks meet where they made the same calls in all groups."
+    "The recorder's ring buffer overflowed, and it numbers the calls of all groups of a process "
+    "together: ranks can be matched only where they made the same calls in all groups."
 )
 _SECOND_TEXT = (
-    "The file goes on behind its first dump, and that part was not read. Give each dump a file of"
-    " its own."
+    "The file continues after its first dump, and that part was not read. Give each dump a file "
+    "of its own."
 )
 _ACTIVE_TEXT = (
-    "The dump holds only calls that were not completed: by its numbers at least so many others were"
-    " made among them."
+    "The dump holds only calls that did not complete: its numbering shows at least this many "
+    "other calls between them."
 )
 _DEEP_TEXT = "Values nested too deep to be read were left out."
 _STATUS_TEXT = (
-    "The dump's status of a group contradicts its entries: a call is completed that by the status"
-    " was not enqueued. The status is not used."
+    "The dump's status of a group contradicts its entries: a call is completed that the status "
+    "counts as not enqueued. The status is not used."
 )
-_AGAIN_TEXT = "The dump stands in the file again, equal in every field: it was counted once."
+_AGAIN_TEXT = "The file holds the dump twice, equal in every field: it was counted once."
 _MOST_FRAMES = 16  # of a call: the innermost show where it stands
 _MOST_RANKS = 1 << 24  # of all groups together, and characters that list them
 
@@ -411,7 +411,7 @@ def _agreed(
 
 
 def rank_of(name: str) -> int | None:
-    """Rank in a file's name; None when it tells none.
+    """Rank in a file's name; None when it has none.
 
     >>> rank_of("ddp.fr.rank0.json"), rank_of("_dump_12"), rank_of("nccl_trace"), rank_of("h2_x3")
     (0, 12, None, 3)
@@ -454,7 +454,7 @@ def _groups(config: object) -> dict[str, tuple[int, ...]]:
 
 def _status(status: object, rows: Iterable[_Row]) -> tuple[GroupStatus, ...]:
     # "pg_status": {"5": {"last_enqueued_collective": 39416, …}}: keys are pg_id, not names.
-    # The JSON form quotes the numbers; -1 says that none was.
+    # The JSON form quotes the numbers; -1 means that none was.
     names = {entry.pg_id: kind.group for entry, kind in rows}
     found = []
     for key, value in mapping(status).items():
@@ -534,7 +534,7 @@ class _Entries:
         self._known: dict[int, tuple[TraceCollective, int | None, bool]] = {}
 
     def call(self, row: _Row, place: int) -> RecordedCall:
-        """Call of one entry, which stands at a place in the dump."""
+        """Call of one entry, which has a place in the dump."""
         entry, kind = row
         known = self._known.get(id(kind))
         if known is None:

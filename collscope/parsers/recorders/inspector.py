@@ -45,8 +45,9 @@ _WEIGHED_NS = 20_000
 _MOST_GBPS = 2000.0  # no GPU of 2026 has a fabric of 2 TB/s each way (MI455X: 1.8)
 
 _SHORT_TEXT = (
-    "The GPU times are about ten times too short and were left out: RCCL's Inspector took ticks of "
-    "100 MHz for nanoseconds until April 2026 (rocm-systems PR 4725). Record with a newer one."
+    "The GPU times are about ten times too short and were left out: RCCL's Inspector took ticks "
+    "of 100 MHz for nanoseconds until April 2026 (rocm-systems PR 4725). Record with a newer "
+    "release."
 )
 
 
@@ -110,9 +111,7 @@ class _Reader:
             message = f"Inspector itself lost {dropped} records: its ring buffers overflowed."
             self.notes.add(Severity.DATA_LOSS, "recorder_dropped", message, 1)
         if self._left > 0:
-            message = (
-                f"The last dump says that {self._left} more records follow, so the file is cut."
-            )
+            message = f"The last dump announces {self._left} more records, so the file is cut."
             self.notes.add(Severity.DATA_LOSS, "torn_dump", message, 1)
         if not self._calls:
             message = "The recording holds no collectives."
@@ -243,7 +242,7 @@ def _busbw(call: RecordedCall) -> float | None:
 
 
 def _untimed(call: RecordedCall) -> RecordedCall:
-    """The call without what its GPU time tells."""
+    """The call without its GPU time."""
     if call.timing_source != KERNEL_GPU:
         return call
     return replace(call, duration_ns=None, busbw_gbps=None)

@@ -69,21 +69,21 @@ _VERSION_TEXT = (
 )
 _TORN_TEXT = "Bytes that are cut or damaged were skipped."
 _DROPPED_TEXT = (
-    "The recorder itself lost records: its ring was full, or the disk took nothing. "
+    "The recorder itself lost records: its ring was full, or the disk could not be written. "
     "Record fewer events: collscope record --level calls."
 )
 _OPEN_TEXT = (
-    "The file is not ended: the process was killed or still runs, and its last moment is missing."
+    "The file has no end: the process was killed or still runs, and its last moment is missing."
 )
 _STRAY_TEXT = "Records whose call or communicator is not in the file were left out."
 _NO_EVENT_TEXT = (
-    "Calls of the application have no event of the library: they count, and their GPU time is not "
-    "known."
+    "Calls of the application have no event from the library: they count, but their GPU time is "
+    "not known."
 )
 _FOREIGN_TEXT = (
-    "GPU times were left out: on these communicators the library gave stamps of other kernels. "
-    "They begin before their call, or while the call before it runs. NCCL 2.30 and 2.32 do so "
-    "behind a Broadcast, without NCCL_ALLGATHERV_ENABLE=0, or a rank's Send to itself."
+    "GPU times were left out: on these communicators the library reported times of other kernels. "
+    "They begin before their call, or while the previous call runs. NCCL 2.30 and 2.32 do this "
+    "after a Broadcast, unless NCCL_ALLGATHERV_ENABLE=0 is set, or after a rank's Send to itself."
 )
 _UNLAUNCHED_TEXT = "Calls of the application that the library had not launched were left out."
 _NONE_TEXT = "The recording holds no collectives."
@@ -100,7 +100,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class _Process(msgspec.Struct, frozen=True):
-    """What the first record tells of the process."""
+    """The process, by the first record."""
 
     name: str
     real_ns: int
@@ -176,7 +176,7 @@ def parse(data: bytes, _name: str) -> RecordedCalls:
 
 
 def cost_of(data: bytes) -> RecorderCost | None:
-    """What the recorder took of the process of a file; None where the file does not tell."""
+    """What the recorder took of the process of a file; None where the file lacks it."""
     reader = _Reader(Notes())
     for record in _records(data, reader.notes):
         if record.kind in (_FILE, _COST):
@@ -288,7 +288,7 @@ class _Reader:
         self._apis: dict[int, _Api] = {}
         self._launched: set[int] = set()
         self._calls: dict[int, tuple[Record, tuple[int, ...]]] = {}
-        # By call, channel and start: of one that lasts, the last record tells the end.
+        # By call, channel and start: of one that lasts, the last record has the end.
         self._kernels: dict[int, dict[tuple[int, int], int]] = defaultdict(dict)
         self._clock = GpuClock()
         self._unsound: frozenset[int] = frozenset()

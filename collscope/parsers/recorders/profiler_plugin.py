@@ -186,7 +186,7 @@ class _Reader:
             self.notes.add(Severity.DATA_LOSS, "record_without_communicator", _NO_NAME, line)
             return
         name_of_type, op = text(args.get("Datatype")), parse_op(name)
-        # The count of the API: of a ReduceScatter what each rank gets, of the others what it puts.
+        # The count of the API: of a ReduceScatter what each rank gets, else what it puts.
         count, gets = whole(args.get("Count")), op in (Op.REDUCE_SCATTER, Op.RECV)
         if self._contradicts(key, name, _bytes(args, "Count", "Datatype")):
             self.notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, line)
@@ -212,7 +212,7 @@ class _Reader:
         self._open[key] = call
 
     def _contradicts(self, key: tuple[object, ...], name: str, size: int | None) -> bool:
-        """Whether a call has other bytes than the call of the API that it stands in.
+        """Whether a call has other bytes than the call of the API that it is in.
 
         The library counts some operations in bytes, whatever the type that the API was given.
         """
@@ -233,7 +233,7 @@ def _bytes(args: Mapping[object, object], count: str, datatype: str) -> int | No
 
 
 def _ns(time_us: object) -> int | None:
-    """Time in ns; None for 0.000000, which says that the event was never stamped."""
+    """Time in ns; None for 0.000000, which means that the event was never stamped."""
     value = number(time_us)
     return round(value * 1000) if value and value * 1000 < _LIMIT else None
 

@@ -130,7 +130,7 @@ class _Reader:
         count, comm = _whole(fields, "count"), _pointer(fields, "comm")
         datatype = _whole(fields, "datatype")
         # Of a cut line the last number would be a piece of one, and of two lines that run into
-        # each other some field stands there twice.
+        # each other some field appears twice.
         complete = "context.graphID" in fields and all(len(fields.get(f, [])) < 2 for f in _SINGLE)
         if (
             not complete

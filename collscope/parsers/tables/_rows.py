@@ -1,6 +1,6 @@
 """One line of an nccl-tests table into its cells, by the header's columns or by position.
 
-Data cells are told apart by their content, since programs leave cells blank (alltoall of 2021 has a
+Data cells are recognised by their content, since programs leave cells blank (alltoall of 2021 has a
 redop column with nothing in it) and slides lose tabs; the timed blocks are counted from the right.
 """
 

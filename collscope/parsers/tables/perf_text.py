@@ -1,6 +1,6 @@
 """Tables that nccl-tests and rccl-tests print, of every generation, in files as people keep them.
 
-Also inside logs, job outputs, issue texts and slides; several tables in one text are told apart.
+Also inside logs, job outputs, issue texts and slides; several tables in one text are separated.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _TRAILER = re.compile(r"Avg bus bandwidth\s*:\s*[\d.eE+-]+\s*(?:$|#)")
 
 _CUT_TEXT = "Rows that are cut or broken were left out."
 _MIXED_TEXT = (
-    "Rows of two or more runs are mixed in one table and cannot be told apart: they are kept as"
-    " one. If the tests were built without MPI, every process prints its own table."
+    "Rows of two or more runs are mixed in one table and cannot be separated: they are kept as "
+    "one. If the tests were built without MPI, every process prints its own table."
 )
 _HEADER_TEXT = "A damaged table header was not used: the columns were read by position."
 _TYPE_TEXT = "Unknown element types: their rows are kept without a type."
@@ -61,11 +61,11 @@ _RANKS_TEXT = (
     " bandwidths."
 )
 _OTHER_RANKS_TEXT = (
-    "The printed bandwidths are of another number of ranks than the text names: theirs counts. Say"
-    " otherwise with collscope ingest table --ranks N"
+    "The printed bandwidths imply another number of ranks than the text names; the implied number "
+    "is used. Override it with collscope ingest table --ranks N"
 )
 _LIKE_ALL_REDUCE = (
-    "; its bus bandwidths exceed the algorithm's, as those of AllReduce and its variants alone do"
+    "; its bus bandwidths exceed its algorithm bandwidths, as only AllReduce and its variants do"
 )
 _NO_RANKS_TEXT = (
     "The text does not give the number of ranks, so there is no bus bandwidth. Give it with"
@@ -86,9 +86,9 @@ _SIZE_TEXT = (
 def parse(text: str | Iterable[str], hints: TableHints) -> MeasurementSet:
     """Measurements of all tables of a text; out of place and in place are two.
 
-    hints    what the user says; it counts more than the text
+    hints    the user's facts; they override the text
     returns  labels: the hint's, and where the text holds several tables the title above each;
-             tables whose operation nothing tells are left out and counted
+             tables of unknown operation are left out and counted
     """
     reader = _Reader(hints)
     last = 0
@@ -110,14 +110,14 @@ class _Table:
         self.layout = layout
         self.setting = setting
         self.title = title
-        self.foreign = foreign  # nccl-tests says that it ran a test of another operation
+        self.foreign = foreign  # nccl-tests prints that it ran a test of another operation
         self.results: list[Result] = []
         self.mixed_at: int | None = None
         self._first = self._last = 0
         self._key: object = None
 
     def concluded(self, op: Op) -> None:
-        """Take the operation of the trailer; none where the head told another."""
+        """Take the operation of the trailer; none where the head has another."""
         # # Collective test concluded: all_gather_perf
         told = self.setting.op
         self.foreign |= told not in (Op.UNKNOWN, op)
@@ -215,7 +215,7 @@ class _Reader:
 
     def _other(self, number: int, line: str, text: str, cells: list[str]) -> None:
         if _TRAILER.search(text):
-            self.context.op = None  # of the next run a line of its own tells
+            self.context.op = None  # the next run has a line of its own
             self._ended += 1
             if self._ended > 1 and self._tables:
                 self._tables[-1].mixed_at = self._tables[-1].mixed_at or number
@@ -302,7 +302,7 @@ class _Reader:
             op = op_of_program(hints.name) or op_of_text(hints.name)
         factor = factor_of(rows)
         if op is None:
-            # Not told by the columns: those of all_reduce_bias_perf are all_reduce_perf's.
+            # Not shown by the columns: those of all_reduce_bias_perf are all_reduce_perf's.
             exceeds = factor is not None and 1 < factor[0] <= factor[1]
             text = _OP_TEXT + _LIKE_ALL_REDUCE * exceeds
             self.notes.add(Severity.DATA_LOSS, "op_unknown", text, line)

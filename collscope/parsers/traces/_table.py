@@ -25,7 +25,7 @@ class Rows:
         self.stream = array("i")
         self.device = array("i")
         self.collective = array("i")
-        self.blocks = array("i")  # of a collective's kernel; -1: not told, or none
+        self.blocks = array("i")  # of a collective's kernel; -1: unknown, or none
         self.seq = array("q")
         self.correlation = array("q")
         self.start = array("d")

@@ -90,14 +90,14 @@ def _other_steps(kept: list[EngineStep], left: int) -> Iterable[Diagnostic]:
         if not kept[0].decode:
             what, other = other, what
         message = (
-            "Steps that the engine marked and that are left out: steps are the longest row of those"
-            f" that {what} ({len(kept)}); the others {other}, or lie apart from it."
+            "Some steps that the engine marked are left out: only the longest series of steps "
+            f"counts that {what} ({len(kept)}); the other steps {other}, or are separate from it."
         )
         yield Diagnostic(Severity.NOTICE, "steps_of_another_kind", message, count=left)
 
 
 def _host_calls(seen: Collector, header: Header, of_row: Ints, times: Times) -> HostCalls | None:
-    """Calls that launched something or order GPU work; None where the trace tells none.
+    """Calls that launched something or order GPU work; None where the trace has none.
 
     of_row   place of the call behind each row, -1 where not known
     """
@@ -121,7 +121,7 @@ def _host_calls(seen: Collector, header: Header, of_row: Ints, times: Times) -> 
     waits = host.waits
     for k in np.flatnonzero(kind[kept] >= Call.WAIT).tolist() if waits else ():
         told[k] = waits.get(int(correlation[k]), (-1, -1))
-    # Rows stand in the order in which they were read; the trace has them by start.
+    # Rows are in the order in which they were read; the trace has them by start.
     rows = np.argsort(times.start_ns, kind="stable")
     return HostCalls(
         kind=kind[kept],
@@ -239,7 +239,7 @@ def _ns(time_us: Floats, origin_us: int, base_ns: int) -> Ints:
 
 
 def _identity(seen: Collector, header: Header) -> tuple[int | None, int | None]:
-    """Rank and world size: of the header, else as the collectives tell them."""
+    """Rank and world size: of the header, else from the collectives."""
     rank, world_size = header.rank, header.world_size
     if rank is None:
         told = (kineto_calls.own_rank(args) for args in seen.described.values())
@@ -285,19 +285,19 @@ def _why_unnamed(seen: Collector) -> str:
     """Why a kernel has no arguments: they come with the operator that launched it."""
     if not seen.cpu:
         return (
-            "They come with CPU activities, which the trace lacks: ingest the job's logs too"
-            " (collscope record), or profile with ProfilerActivity.CPU."
+            "They need CPU activities, which the trace lacks: ingest the job's logs too "
+            "(collscope record), or profile with ProfilerActivity.CPU."
         )
     if seen.described:
         return (
-            "The host launched these before the profiler began, outside torch.distributed, or"
-            " behind calls that are coalesced."
+            "The host launched these before the profiler began, outside torch.distributed, or "
+            "after coalesced calls."
         )
     return "PyTorch 2.4 and later record them."
 
 
 def _gpu(header: Header, device: str | None) -> str | None:
-    """Name of the device; where its number is not told, that of all devices if they share one."""
+    """Name of the device; where its number is unknown, that of all devices if they share one."""
     names = set(header.gpus.values())
     return header.gpus.get(device or "") or (names.pop() if len(names) == 1 else None)
 
@@ -377,9 +377,9 @@ def _notes(seen: Collector, alone: int, in_graphs: int, others: int) -> list[Dia
         found.append(Diagnostic(Severity.NOTICE, "no_collective_arguments", message, count=alone))
     if in_graphs:
         message = (
-            "Collective kernels launched by a CUDA or HIP graph are known by name only: PyTorch"
-            " records no sizes and groups when a graph runs. NCCL's log tells them where the graph"
-            " is captured: record it as well (collscope record)."
+            "Collective kernels launched by a CUDA or HIP graph are known by name only: PyTorch "
+            "records no sizes and groups when a graph runs. NCCL's log has them where the graph "
+            "is captured: record it as well (collscope record)."
         )
         found.append(Diagnostic(Severity.NOTICE, "graph_collectives", message, count=in_graphs))
     if others:

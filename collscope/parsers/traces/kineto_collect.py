@@ -118,12 +118,12 @@ class Collector:
         return place
 
     def hint(self, name: int) -> KernelName | None:
-        """What the name of a row says."""
+        """Hints in the name of a row."""
         known = self._hints.get(name)
         return known if isinstance(known, KernelName) else None
 
     def _hint(self, name: int, text: str) -> KernelName | bool:
-        """What a kernel's name says; False: it is no collective."""
+        """Hints in a kernel's name; False: it is no collective."""
         hint = self._hints.get(name)
         if hint is None:
             hint = self._hints[name] = classify(text) or looks_related(text)
@@ -207,7 +207,7 @@ class Collector:
             self.steps_before = int(number) if known is None else min(int(number), known)
 
     def annotation(self, number: int) -> int:
-        """Place of the collective that an annotation of the host tells."""
+        """Place of the collective that an annotation of the host describes."""
         host = self.host
         name, args = self.annotated[host.annotations.place[number]]
         around = host.operators.around(

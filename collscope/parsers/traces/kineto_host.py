@@ -103,9 +103,9 @@ class Host:
         self.kind = array("b")  # of calls; `NOT_TOLD` where the name names none of `Call`
         self.thread = array("i")
         self.start = array("d")
-        self.duration = array("d")  # -1 where not told
+        self.duration = array("d")  # -1 where unknown
         self.correlation = array("q")
-        self.waits: dict[int, tuple[int, int]] = {}  # by correlation: stream and event, -1: untold
+        self.waits: dict[int, tuple[int, int]] = {}  # by correlation: stream and event, -1: unknown
         self.graphs: set[int] = set()  # correlations of launches of graphs
         self.launches = array("q")  # correlations of launches of one kernel each
         self.launch_start = array("d")

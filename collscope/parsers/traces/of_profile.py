@@ -28,7 +28,7 @@ _FILL = re.compile(r"\[CUDA memset|Fill(?:Buffer|Image)|Memset")  # see parsers.
 def profile_traces(profile: Profile) -> list[TraceFile]:
     """Traces of a profile; none where it has totals only.
 
-    What a collective is stands in its kernel's name, where the profile tells no more.
+    The kernel's name identifies a collective, where the profile has nothing better.
     """
     by_device: dict[str | None, list[KernelSpan]] = defaultdict(list)
     for span in profile.spans:

@@ -205,14 +205,14 @@ def _collectives(builder: _Builder, rows: Ints) -> Ints:
         if kind != Kind.KERNEL or hint is None:
             continue
         op = ops.get(internal) or ops.get(ancestor) or Op.UNKNOWN
-        # ncclGroupEnd launches for the calls before it: their operations are not told apart.
+        # ncclGroupEnd launches for the calls before it: their operations cannot be separated.
         call = from_name(hint) if op is Op.UNKNOWN else TraceCollective(op)
         found[row] = builder.collectives[replace(call, blocks=blocks if blocks > 0 else None)]
     return found
 
 
 def _blocks(info: DispatchInfo) -> int:
-    """Thread blocks of a dispatch, whose grid counts threads; -1 where not told."""
+    """Thread blocks of a dispatch, whose grid counts threads; -1 where unknown."""
     grid, group = info.grid_size, info.workgroup_size
     if grid is None or group is None or not group.x * group.y * group.z > 0:
         return -1
