@@ -357,7 +357,7 @@ def test_a_second_job_is_a_run_of_its_own(db_path: Path, samples: Path) -> None:
         told = " ".join(report(db_path, "--run", run).split())
         here = "; ".join(text.replace(f"{run}: ", f"{run} (this one): ") for text in held)
         assert (
-            f"[note] 1 other period, start or job beside this one Each is a run of its own. {here}."
+            f"[note] 1 other period, start or job in addition to this one Each has its own run. {here}."
             in told
         )
     assert "other period" not in report(db_path, "--run", "default")
@@ -548,7 +548,7 @@ def test_without_sizes_the_first_lines_say_why_no_gain_is_told(
     ingest(db_path, edited(samples / "traces" / "default", tmp_path / "light", light))
     head, _, rest = " ".join(report(db_path, "--system", "h200").split()).partition("Findings")
     why = "the sizes of the calls are not known"
-    assert f"No gain is told: {why}. To know them: log with NCCL_DEBUG=INFO" in head
+    assert f"Gain not known: {why}. To get it: log with NCCL_DEBUG=INFO" in head
     assert "Not known: sizes of the calls, and so efficiency and gain" in rest
     assert "so that sizes are known and communicators are joined by their id" in rest
     assert why in report(db_path, "--system", "h200", "--format", "html")
@@ -567,7 +567,7 @@ def test_late_of_two_ranks_is_compared_with_the_other(db_path: Path, tmp_path: P
         path.write_text(json.dumps(document))
     ingest(db_path, job)
     text = " ".join(report(db_path).split())
-    assert "of 60 calls, in 6 of them" in text
+    assert "of 60 calls. In 6 of them" in text
     assert "ms in total; if both arrived together, it would wait" in text
     assert "second last" not in text
 
@@ -620,7 +620,7 @@ def test_traces_of_two_jobs_in_one_folder_are_asked_about(db_path: Path, tmp_pat
     ingest(db_path, two_jobs(tmp_path / "jobs", {0: 1000.0, 1: 2300.0}))
     text = " ".join(report(db_path).split())
     assert "[warning] the ranks' traces share no collective: are they from two jobs?" in text
-    assert "A step takes 1.00 ms in one of them, 2.30 ms in another: 2.3 x." in text
+    assert "A step takes 1.00 ms in one set, 2.30 ms in another: 2.3 x." in text
 
 
 def test_two_profiled_periods_in_one_file_are_told(db_path: Path, tmp_path: Path) -> None:
@@ -643,10 +643,10 @@ def test_two_profiled_periods_in_one_file_are_told(db_path: Path, tmp_path: Path
         path.write_text(json.dumps(document | {"traceEvents": events}))
     ingest(db_path, folder)
     text = " ".join(report(db_path).split())
-    assert "[warning] 1 pause of all ranks in the traces" in text
+    assert "[warning] 1 pause in the traces of all ranks" in text
     assert "A step takes 1.00 ms with the profiler (mean of 2 steps of rank 0)" in text
     # Each part is of 2570 us, with three times 550 us of kernels.
-    assert "the GPU idles 35.8 %" in text
+    assert "The GPU idles 35.8 %" in text
 
 
 def test_traces_of_one_job_are_not_asked_about(db_path: Path, samples: Path) -> None:
@@ -660,7 +660,7 @@ def test_logs_beside_two_periods_say_to_which_they_are_joined(db_path: Path, sam
     log = next((samples / "nccl" / "ddp").iterdir())
     done = collscope("ingest", "log", log, "--db", db_path)
     assert "The logs are joined to the traces that were read first" in done.out
-    joined = "The logs are joined to the traces of this one alone."
+    joined = "The logs are joined to the traces of this run only."
     assert joined in " ".join(report(db_path).split())
     assert joined not in " ".join(report(db_path, "--run", "main.2").split())
 

@@ -95,7 +95,7 @@ def _answer(report: Report) -> Iterable[str]:
     yield from timeline_sentences(report.timeline)
     yield from gain_sentences(report)
     if no_sizes(report):
-        yield f"Possible gain not known: {NO_SIZES}. To get it: {tell_sizes(report)}."
+        yield f"Gain not known: {NO_SIZES}. To get it: {tell_sizes(report)}."
     if header.communicators or header.calls:
         yield _size(header, at_least=counts_are_lower_bounds(report))
         yield from calls_missing_sentence(report)

@@ -31,8 +31,8 @@ _UNKNOWN = {
     "contradiction": ("The traces contradict themselves.", "Trace the job again."),
 }  # fmt: skip
 _BOUND = {
-    "host": "host-bound", "compute": "compute-bound",
-    "collective": "bound by collectives", "waiting": "bound by waiting",
+    "host": "the hosts bound it", "compute": "compute bounds it",
+    "collective": "collectives bound it", "waiting": "waiting bounds it",
 }  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def section(verdict: tuple[VerdictEntry, ...], step: StepSummary) -> Section:
     first = verdict[0]
     if first.cause == "unknown":
         return Section("", (f"NOT KNOWN  {first.evidence}", f"Next: {first.advice}"))
-    length = f"{ms(step.recorded_ms or 0)} ms a step as recorded, {_bound(step)}."
+    length = f"{ms(step.recorded_ms or 0)} ms a step as recorded; {_bound(step)}."
     if first.cause == "none":
         return Section(
             "", (f"NOTHING STANDS OUT  {length}", f"{first.evidence} {first.advice}", _basis(step))
