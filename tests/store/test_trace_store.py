@@ -228,9 +228,8 @@ def test_a_late_rank_is_named(db_path: Path, tmp_path: Path, ahead_us: dict[int,
     ((waited,),) = rows(db_path, "SELECT SUM(wait_ns) / 1e6 FROM rank_times WHERE rank <> 2")
     ((alone,),) = rows(db_path, "SELECT caused_wait_ns / 1e6 FROM rank_times WHERE rank = 2")
     assert alone < waited
-    assert (
-        f"The others wait {waited:.3g} ms in total; if it came with the second last, they" in text
-    )
+    late = "if it arrived with the second last, they"
+    assert f"The other ranks wait {waited:.3g} ms in total; {late}" in text
     assert f"they would wait {alone:.3g} ms less." in text
     # No call was left out as warm-up: none is spoken of.
     assert "warm-up" not in text
@@ -356,10 +355,8 @@ def test_a_second_job_is_a_run_of_its_own(db_path: Path, samples: Path) -> None:
     for run in ("two", "two.2"):
         told = " ".join(report(db_path, "--run", run).split())
         here = "; ".join(text.replace(f"{run}: ", f"{run} (this one): ") for text in held)
-        assert (
-            f"[note] 1 other period, start or job in addition to this one Each has its own run. {here}."
-            in told
-        )
+        title = "[note] 1 other period, start or job in addition to this one"
+        assert f"{title} Each has its own run. {here}." in told
     assert "other period" not in report(db_path, "--run", "default")
 
 

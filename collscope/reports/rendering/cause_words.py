@@ -100,6 +100,10 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
     "blocking_calls": lambda _, e: (
         f"The host waits for its GPU in {figure(e.count)} {_CALLS.get(e.name, e.name)} a step."
     ),
+    "nan_checks": lambda _, e: (
+        f"{figure(e.count)} checks for NaN a step make the host wait for its GPU: "
+        "torch.autograd.set_detect_anomaly is on."
+    ),
     "small_calls": lambda _, e: (
         f"A step makes {figure(e.count)} small {e.name} one after the other; the host waits "
         f"{figure(e.usual)} times among them."
@@ -159,6 +163,8 @@ def advice(cause: Cause) -> str:
     text = _ADVICE[cause.cause]
     if cause.evidence.kind == "slow_calls":
         return "Check the environment for NCCL settings; collscope tune tries others."
+    if cause.evidence.kind == "nan_checks":
+        return "Turn off torch.autograd.set_detect_anomaly and TORCH_DISTRIBUTED_DEBUG."
     if cause.cause == "late_host" and not cause.certain:
         text += " Time the job without the profiler, and pass that time as --step-ms."
     return text
