@@ -34,7 +34,7 @@ from collscope.parsers.recorders._values import (
     whole,
     without_deep,
 )
-from collscope.parsers.traces.kineto_names import parse_collective, parse_dtype
+from collscope.parsers.traces.kineto_names import described, parse_collective, parse_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
