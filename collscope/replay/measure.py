@@ -35,8 +35,8 @@ from collscope.replay.mpi import RUN_ALONE, LaunchedRank, launcher_words
 from collscope.replay.plan import Plan
 from collscope.replay.probe import probe
 from collscope.replay.results import (
-    crowded,
     digest,
+    oversubscription_note,
     rccl_replayer_layout,
     read_results,
     relabel,
@@ -130,7 +130,9 @@ def measure_parts(parts: Sequence[PlanPart], session: Session, target: Target) -
         error = ReplayError(
             f"{replayer}: ended without a result. Check that it is collscope-replayer."
         )
-    return Outcome(measurements, error, crowded(measurements, nranks, _cores(session.place)))
+    return Outcome(
+        measurements, error, oversubscription_note(measurements, nranks, _cores(session.place))
+    )
 
 
 def _cores(place: LaunchedRank | None) -> int:
