@@ -136,7 +136,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def choose(planned: Planned, choice: Choice) -> Planned:
-    """The classes asked for, remapped to fewer ranks where that is asked for.
+    """The requested classes, remapped to fewer ranks on request.
 
     raises  UsageError when nothing is left
     """

@@ -58,7 +58,7 @@ from collscope.units import are, count, count_of
 # What the replayer's exit statuses mean. It has printed what was wrong.
 _ERRORS: dict[int, type[CollscopeError]] = {2: UsageError, 3: InputError, 5: MissingToolError}
 _BAD = ("wrong", "failed", "timeout", "contradictory")
-# MPICH aborts by itself where it finds a PMI that it does not speak, and names no remedy.
+# MPICH aborts by itself where it finds a PMI that it does not support, and names no remedy.
 _PMI_OF_SLURM = (
     " If MPI could not start: MPICH needs 'srun --mpi=pmi2', Open MPI 'srun --mpi=pmix'."
 )
