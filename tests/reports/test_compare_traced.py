@@ -408,7 +408,7 @@ def test_one_range_of_the_step_everywhere(db: Path) -> None:
     assert [1000 * us for us in steps] == pytest.approx(told_ns)
     texts = [words_of(collscope(*words, *pair, "--db", db).out) for words in (
         ("compare",), ("compare", "--explain"), ("check",))]  # fmt: skip
-    told = {t[t.index("Without the profiler, and in") :].split("of one of 'default'.")[0]
+    told = {t[t.index("Without the profiler, and with") :].split("as a step of 'default'.")[0]
             for t in texts}  # fmt: skip
     assert len(told) == 1
 
