@@ -5,7 +5,7 @@
     python benchmarks/ceilings.py --recordings FOLDER             # and the H200 tables there
     python benchmarks/ceilings.py --recordings FOLDER --write     # docs/ceilings.md
 
-`published/SOURCES.md` says what the tables are. A cell is one size of one table, from 16 KiB up.
+`published/SOURCES.md` describes the tables. A cell is one size of one table, from 16 KiB up.
 Two counts are given: of every cell, and of those that show the library and not a fault or a
 launcher (`_clean`; the rule reads the notes of the sources, not the times).
 """
@@ -231,7 +231,7 @@ def _peer_row(name: str, half: str, clean: bool) -> str:
 
 
 def _class(table: Table) -> tuple[object, ...]:
-    """What the head of a table says of its collective."""
+    """The collective in the head of a table."""
     return table.system, table.op, table.nranks, table.nnodes, table.switches
 
 
@@ -277,7 +277,7 @@ def _cells(table: Table, system: System) -> list[Cell]:
 
 
 def _clean(table: Table, size: int) -> bool:
-    """Whether a cell shows the library: no fault that the source tells of, no launcher.
+    """Whether a cell shows the library: no fault that the source names, no launcher.
 
     "suspicious:" of a note names a fault of the run (settings, virtual machines, first touches, a
     model of GPU that is a guess); small messages of one process per node show its launches.
