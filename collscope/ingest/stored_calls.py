@@ -12,7 +12,7 @@ from msgspec.structs import astuple, replace
 
 from collscope.ingest.lateness import lateness
 from collscope.ingest.observation_blob import decode
-from collscope.match.copies import Originals, find_originals, taken
+from collscope.match.copies import Originals, find_originals, kept_observations
 from collscope.match.observations import Ints, Observations, TuningSetting, concatenate
 from collscope.match.parts import join_parts
 from collscope.match.run import Matched
@@ -72,7 +72,7 @@ def without_copies(given: RunInput) -> tuple[RunInput, Originals]:
     return (
         replace(
             given,
-            observed=taken(given.observed, found),
+            observed=kept_observations(given.observed, found),
             kernels=[given.kernels[k] for k in found.kernels],
             handle_ids=[given.handle_ids[i] for i in found.handles],
             kernel_ids=[given.kernel_ids[k] for k in found.kernels],
@@ -194,7 +194,7 @@ def _load_kernels(
     return [r[0] for r in rows], kernels
 
 
-def superseded(connection: sqlite3.Connection, run: int, given: RunInput) -> bool:
+def is_superseded(connection: sqlite3.Connection, run: int, given: RunInput) -> bool:
     """True if another process has matched sources that were not there when `given` was read."""
     ((done,),) = connection.execute("SELECT matched FROM _run WHERE run_id = ?", (run,)).fetchall()
     return bool(done) and _sources(connection, run) != given.sources
@@ -243,9 +243,9 @@ def store_matching(
         _store_kernels(connection, given, matched.kernel_calls, waits, first_call)
     insert_diagnostics(connection, run, None, matched.diagnostics)
     # Another process may have added a source since the run was read: it will match the run again.
-    whole = _sources(connection, run) == given.sources
+    complete = _sources(connection, run) == given.sources
     connection.execute(
-        "UPDATE _run SET matched = ?, match_error = NULL, due = 0 WHERE run_id = ?", (whole, run)
+        "UPDATE _run SET matched = ?, match_error = NULL, due = 0 WHERE run_id = ?", (complete, run)
     )
     return first_call
 
