@@ -168,7 +168,8 @@ def schema_text(name: str) -> str:
 def _document(root: type, description: str) -> dict[str, Any]:
     records = dict(_records(root))
     plain = [(name, kind) for name, kind in get_type_hints(root).items() if not _worded(root, name)]
-    stand_in = msgspec.defstruct(root.__name__, plain)
+    keys = dict(zip(root.__struct_fields__, root.__struct_encode_fields__, strict=True))
+    stand_in = msgspec.defstruct(root.__name__, plain, rename=keys)
     _, parts = msgspec.json.schema_components([stand_in], ref_template="#/$defs/{name}")
     shapes = {name: _shape(part, records.get(name)) for name, part in parts.items()}
     whole = shapes.pop(root.__name__)
@@ -219,16 +220,16 @@ def _shape(part: dict[str, Any], record: type | None) -> dict[str, Any]:
     told, fields = _told(record)
     hints = get_type_hints(record, include_extras=True)
     properties: dict[str, Any] = {}
-    for name in record.__struct_fields__:
+    for name, key in zip(record.__struct_fields__, record.__struct_encode_fields__, strict=True):
         replaced = _IN_WORDS.get((record.__name__, name))
         if replaced is not None:
             properties |= replaced
             continue
-        value = _plain(part["properties"][name])
+        value = _plain(part["properties"][key])
         words = [m for m in getattr(hints[name], "__metadata__", ()) if isinstance(m, tuple)]
         if words:
             value = {"enum": list(words[0])}
-        properties[name] = value | ({"description": fields[name]} if name in fields else {})
+        properties[key] = value | ({"description": fields[name]} if name in fields else {})
     return {
         "type": "object",
         "description": told,

@@ -29,8 +29,8 @@ from collscope.tuning.logged_job import LoggedJob, read_logged_job
 from collscope.tuning.records import JobTime, Variable
 from collscope.tuning.settings import (
     KNOBS,
-    Place,
     Setting,
+    TuningTarget,
     may_come_from_logs,
     other_settings,
     pair_settings,
@@ -108,7 +108,7 @@ def make_request(
         options.out,
         options.source.db,
         options.source.run,
-        job.told,
+        job.settings_logged,
         job.blocks,
         options.label or "",
         options.time_limit_s,
@@ -211,7 +211,7 @@ def _named(text: str | None) -> frozenset[str] | None:
     if text is None:
         return None
     names = frozenset(name.strip() for name in text.split(","))
-    place = Place("nccl")
+    place = TuningTarget("nccl")
     every = [*pair_settings(place), *other_settings(place, [Op.ALL_TO_ALL], 2)]
     known = [CHANNELS, *(s.name for s in every)]
     unknown = sorted(names - set(known))

@@ -40,7 +40,7 @@ def read_results(path: Path) -> tuple[Measurement, ...]:
 def relabel(path: Path, suffix_of: Mapping[int, str]) -> None:
     """Put a suffix behind the label of the rows of some classes of a replay CSV.
 
-    suffix_of  by `class_id`; rows of other classes, and lines cut short, stay as they are
+    suffix_of  by `class_id`; rows of other classes, and lines cut short, do not change
     raises     InputError when the file cannot be written
     """
     if not suffix_of:

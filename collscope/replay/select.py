@@ -39,7 +39,7 @@ def select(
     """
     if min_share is not None and not 0 <= min_share <= 1:
         raise UsageError(
-            f"--min-share {min_share:g}: not between 0 and 1. Write for instance 0.02 for 2 %."
+            f"--min-share {min_share:g}: not between 0 and 1. For example, write 0.02 for 2 %."
         )
     plan = planned.plan
     kept = list(plan.classes)

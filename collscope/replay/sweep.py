@@ -39,7 +39,7 @@ def sweep_plan(
 
     Sizes are nccl-tests' S, the total bytes. Counts are S over the element size, for AllGather,
     ReduceScatter, AllToAll, Gather and Scatter also over the ranks, rounded down, at least 1: the
-    plan says the size that results. SendRecv is a shift by one. Equal classes are planned once.
+    plan holds the resulting size. SendRecv is a shift by one. Equal classes are planned once.
     """
     ops, colon, sizes = text.partition(":")
     if not colon:
@@ -100,7 +100,7 @@ def sizes_of(text: str, option: str = "--sweep") -> Iterator[int]:
 def _positive(text: str, option: str) -> int:
     size = parse_size(text)
     if size < 1:
-        raise UsageError(f"{option}: size '{text}' is nothing to send. Use 1 or more.")
+        raise UsageError(f"{option}: size '{text}' has nothing to send. Use 1 or more.")
     return size
 
 

@@ -43,7 +43,7 @@ def test_debug_keeps_the_exit_code(traced: Path) -> None:
 def test_a_step_may_be_slower_by_the_users_threshold(traced: Path) -> None:
     slower = collscope("check", "d", "l", "--db", traced, "--threshold", "300")
     assert slower.code == 1
-    assert "--total-threshold is 2 %" in slower.out
+    assert "The limit is 2 % (--total-threshold)" in slower.out
     loose = ("--threshold", "300", "--total-threshold", "300", "--resolution", "30")
     assert collscope("check", "d", "l", "--db", traced, *loose).code == 0
 

@@ -28,8 +28,8 @@ from collscope.replay import launch
 from collscope.replay.host_limit import check_host_ranks, hosts_of
 from collscope.replay.launch import Job, run_job
 from collscope.replay.mpi import (
+    LaunchedRank,
     Launcher,
-    Place,
     find_launcher,
     launch_command,
     launched,
@@ -96,16 +96,21 @@ def replayer(mpi: None) -> None:
     ("environment", "place"),
     [
         ({}, None),
-        ({"PMI_RANK": "2", "PMI_SIZE": "4"}, Place(2, 4)),
-        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_RANK": "1"}, Place(1, 2)),
-        ({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"}, Place(3, 8)),
-        ({"PMIX_RANK": "3", "SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"}, Place(3, 8)),
+        ({"PMI_RANK": "2", "PMI_SIZE": "4"}, LaunchedRank(2, 4)),
+        (
+            {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_RANK": "1"},
+            LaunchedRank(1, 2),
+        ),
+        ({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"}, LaunchedRank(3, 8)),
+        ({"PMIX_RANK": "3", "SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"}, LaunchedRank(3, 8)),
         # A shell that salloc or sbatch started: one task, or none.
         ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "8"}, None),
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, None),
     ],
 )
-def test_place_among_launched_ranks(environment: dict[str, str], place: Place | None) -> None:
+def test_place_among_launched_ranks(
+    environment: dict[str, str], place: LaunchedRank | None
+) -> None:
     assert launched(environment) == place
 
 
@@ -475,7 +480,7 @@ def test_a_rank_whose_mpi_cannot_start_is_told_the_pmi(
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
     done = collscope("replay", "--plan", plan, "--replayer", script, "--db", tmp_path / "t.db")
     assert done.code == 6
-    assert "the replayer ended with status 16, see above. Nothing was measured. Where" in done.err
+    assert "the replayer ended with status 16, see above. Nothing was measured. If MPI" in done.err
     assert "MPICH needs 'srun --mpi=pmi2'" in done.err
 
 

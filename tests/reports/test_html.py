@@ -667,7 +667,7 @@ def test_a_tune_shows_every_setting_and_the_step(browser: Browser, tmp_path: Pat
     opened = Opened(browser, path)
     page = opened.page
     # 6.3688 ms less 9.71 %, 9.81 % and 9.61 %
-    assert page.evaluate(_FIGURE_ROWS, "The job's time, as it is and tuned")[1] == [
+    assert page.evaluate(_FIGURE_ROWS, "The job's time, present and tuned")[1] == [
         "tuned", "5.75", "5.744", "5.757",
     ]  # fmt: skip
     tried = page.evaluate(_FIGURE_ROWS, "Settings tried on each class")

@@ -288,7 +288,7 @@ def test_what_a_system_lacks_is_said() -> None:
         ({"count": 0}, "count 0 not a multiple of 4"),
         ({"size_bytes": 1023}, "for 1 KiB to 64 KiB"),
         ({"size_bytes": 65537}, "for 1 KiB to 64 KiB"),
-        ({"size_bytes": None}, "the size of the class is not known"),
+        ({"size_bytes": None}, "the size of the class is unknown"),
         ({"in_place": False}, "in place only"),
     ],
 )

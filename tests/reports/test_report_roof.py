@@ -966,7 +966,7 @@ def test_a_class_that_msccl_runs_has_its_schedule_s_ceiling() -> None:
         store.calls(comm, kind, 1)
     told = {
         row.class_id: any(
-            "MSCCL runs a schedule of its own" in text for text in texts(row.roof.assumptions)
+            "MSCCL runs its own schedule" in text for text in texts(row.roof.assumptions)
         )
         for row in store.report(system="mi300x").judgement.classes
     }

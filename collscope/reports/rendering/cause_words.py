@@ -101,6 +101,10 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
     "blocking_calls": lambda _, e: (
         f"{figure(e.count)} {_CALLS.get(e.name, e.name)} a step make the host wait for its GPU."
     ),
+    "nan_checks": lambda _, e: (
+        f"{figure(e.count)} checks for NaN a step make the host wait for its GPU: "
+        "torch.autograd.set_detect_anomaly is on."
+    ),
     "small_calls": lambda _, e: (
         f"{figure(e.count)} small {e.name} a step, one after the other; {figure(e.usual)} waits of "
         "the host among them."
@@ -148,6 +152,8 @@ def advice(cause: Cause) -> str:
     text = _ADVICE[cause.cause]
     if cause.evidence.kind == "slow_calls":
         return "Look for NCCL settings in the environment; collscope tune tries others."
+    if cause.evidence.kind == "nan_checks":
+        return "Leave torch.autograd.set_detect_anomaly out, and TORCH_DISTRIBUTED_DEBUG."
     if cause.cause == "late_host" and not cause.certain:
         text += " Time the job without the profiler and give that as --step-ms."
     return text

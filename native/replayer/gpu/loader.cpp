@@ -17,7 +17,7 @@ void* open(const std::string& name, std::string& reason) {
         return handle;
     }
     const std::string text = dlerror();
-    // A file that exists and does not load says more than a name that is not there.
+    // A file that exists and does not load is a better reason than a missing name.
     const bool absent = text.starts_with(name + ": cannot open shared object file");
     if (!absent || name.find('/') != std::string::npos) {
         reason = text;
