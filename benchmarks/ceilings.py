@@ -277,7 +277,7 @@ def _cells(table: Table, system: System) -> list[Cell]:
 
 
 def _clean(table: Table, size: int) -> bool:
-    """Whether a cell shows the library: no fault that the source tells of, no launcher.
+    """Whether a cell shows the library: no fault that the source names, no launcher.
 
     "suspicious:" of a note names a fault of the run (settings, virtual machines, first touches, a
     model of GPU that is a guess); small messages of one process per node show its launches.

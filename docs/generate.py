@@ -38,10 +38,10 @@ _VIEW = re.compile(r"(?P<purpose>(?:^--.*\n)+)CREATE VIEW (?P<name>\w+) AS SELEC
 
 
 class Column(msgspec.Struct, frozen=True):
-    """An output column of a view and what the SQL file says of it."""
+    """An output column of a view, with its comment in the SQL file."""
 
     name: str
-    comment: str  # empty: the file says nothing
+    comment: str  # empty: the file has none
 
 
 class View(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ def views_text() -> str:
 def read_views(sql: str) -> tuple[View, ...]:
     """Views of an SQL text, in order, with the comments of their output columns.
 
-    A column's comment stands on the line where the column ends, or alone on the lines above it;
+    A column's comment is on the line where the column ends, or alone on the lines above it;
     columns that end on one line share its comment.
     """
     views = []
@@ -117,7 +117,7 @@ def _output_name(expression: str) -> str:
 
 
 def shared_columns(views: tuple[View, ...]) -> dict[str, str]:
-    """What a column means in most of several views, by name: told once, above the views.
+    """What a column means in most of several views, by name: listed once, above the views.
 
     >>> one = View("a", "", (Column("rank", "world rank"),))
     >>> two = View("b", "", (Column("rank", "world rank"), Column("kind", "of b alone")))
@@ -142,7 +142,7 @@ def listing(columns: Mapping[str, str]) -> str:
 def columns_page(views: tuple[View, ...]) -> str:
     """Markdown of all columns: shared ones first, then each view's purpose and own ones."""
     shared = shared_columns(views)
-    shared.pop("run", None)  # in every view, and said above them
+    shared.pop("run", None)  # in every view, and mentioned above them
     parts = [HEAD, f"## Columns of several views\n\n{listing(shared)}"]
     for view in views:
         own = {
@@ -185,16 +185,16 @@ def measurements_view(sql: str) -> str:
 
     from collscope.model import Measurement  # noqa: PLC0415
 
-    told = {name: re.sub(r"\bNone\b", "NULL", text) for name, text in comments(Measurement)}
+    meanings = {name: re.sub(r"\bNone\b", "NULL", text) for name, text in comments(Measurement)}
     first, last = ("label", "round"), ("line",)
-    names = [n for n in told if n not in (*first, *last, "samples_us")]
+    names = [n for n in meanings if n not in (*first, *last, "samples_us")]
     columns = [
         ("r.label AS run", "run"),
         ("m.measurement_id", "key"),
         ("m.source_id", "source, see sources"),
-        *((f"m.{name}", told[name]) for name in (*first, *names)),
+        *((f"m.{name}", meanings[name]) for name in (*first, *names)),
         ("s.path", "path of the source"),
-        *((f"m.{name}", told[name]) for name in last),
+        *((f"m.{name}", meanings[name]) for name in last),
     ]
     lines = [
         f"    {name + ',' * (at < len(columns)):<26} -- {text}\n"
@@ -213,7 +213,7 @@ def main(arguments: list[str]) -> int:
     page = PAGE.read_text(encoding="utf-8")
     view = measurements_view(MEASURED.read_text(encoding="utf-8"))
     if "--check" not in arguments:
-        MEASURED.write_text(view, encoding="utf-8")  # first: the pages tell its columns
+        MEASURED.write_text(view, encoding="utf-8")  # first: the pages list its columns
     files = {
         MEASURED: (view, "the record Measurement"),
         PAGE: (generated_page(page), "schemas/views"),

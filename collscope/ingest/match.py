@@ -166,7 +166,7 @@ def _matched(connection: sqlite3.Connection, store: Path, run: int) -> list[Diag
     with snapshot(connection, store):
         given, originals = without_copies(load_run(connection, run))
         given, rotated = with_parts_joined(given)
-        matched = match_run(given.observed, given.processes, given.kernels)
+        matched = match_run(given.logged, given.processes, given.kernels)
         waits = _kernel_waits(given.kernels, matched)
         matched.diagnostics += _of_processes(connection, run, originals, rotated)
         if grown:
@@ -260,7 +260,7 @@ def _of_processes(
 
     doubled = processes_in_two_logs(connection, run) - originals.copied_processes - rotated
     counts = (
-        ("counted_once", _ONCE_TEXT, originals.copied_rows),
+        ("counted_once", _ONCE_TEXT, len(originals.lost_rows)),
         ("communicator_twice", _DOUBTFUL_TEXT, originals.doubtful),
         ("process_in_two_logs", _TWICE_TEXT, len(doubled)),
         ("several_jobs", _SEVERAL_TEXT, shared_gpus(connection, run)),

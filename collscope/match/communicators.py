@@ -8,7 +8,7 @@ calls ("inferred").
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -295,7 +295,8 @@ class _Joiner:
         first, then the calls that most made, so that a handle with calls of its own (lines lost, or
         another job) takes no place from them.
         """
-        opened: list[int] = []
+        opened = _Opened(self._has_room)
+        alike: dict[int, _Opened] = defaultdict(lambda: _Opened(self._has_room))  # by digest
         place = {i: n for n, i in enumerate(group)}
         made = Counter(self.digests[i] for i in group)
         rank_of = {digest: n for n, (digest, _) in enumerate(made.most_common())}
@@ -304,15 +305,17 @@ class _Joiner:
         )
         for unit in units:
             digest = self.digests[unit[0]]
-            free = [c for c in opened if all(self._has_room(c, self.handles[i].rank) for i in unit)]
-            alike = [c for c in free if self._digest(c) == digest]
-            comm = (alike or free or [self.open(unit[0], how)])[0]
-            if comm not in opened:
-                opened.append(comm)
-            for i in unit:
-                rank = self.handles[i].rank
+            ranks = [self.handles[i].rank for i in unit]
+            comm = alike[digest].first_free(ranks)
+            if comm is None:
+                comm = opened.first_free(ranks)
+            if comm is None:
+                comm = self.open(unit[0], how)
+                opened.comms.append(comm)
+                alike[digest].comms.append(comm)
+            for i, rank in zip(unit, ranks, strict=True):
                 self.add(comm, len(self.comms[comm].members) if rank is None else rank, i)
-        for comm in opened:
+        for comm in opened.comms:
             members = self.comms[comm].members
             if any(self.handles[i].rank is None for i in members.values()):
                 members.update(enumerate(sorted(members.values(), key=place.__getitem__)))
@@ -332,8 +335,32 @@ class _Joiner:
             return rank not in members
         return nranks is None or len(members) < nranks
 
-    def _digest(self, comm: int) -> int:
-        return self.digests[next(iter(self.comms[comm].members.values()))]
+
+class _Opened:
+    """Communicators in the order in which they were opened; a full one stays full."""
+
+    def __init__(self, has_room: Callable[[int, int | None], bool]) -> None:
+        self.comms: list[int] = []
+        self._has_room = has_room
+        self._full: dict[int | None, int] = defaultdict(int)  # by rank: so many of the first are
+
+    def first_free(self, ranks: Sequence[int | None]) -> int | None:
+        """The first one with room for all of some ranks."""
+        comms = self.comms
+        for rank in ranks:
+            while self._full[rank] < len(comms) and not self._has_room(
+                comms[self._full[rank]], rank
+            ):
+                self._full[rank] += 1
+        begin = max(self._full[rank] for rank in ranks)
+        return next(
+            (
+                comms[k]
+                for k in range(begin, len(comms))
+                if all(self._has_room(comms[k], rank) for rank in ranks)
+            ),
+            None,
+        )
 
 
 def _finish(

@@ -19,15 +19,16 @@ from msgspec.structs import replace
 
 from collscope.match.handles import rows_by
 from collscope.match.observations import Ints, Observations, concatenate
+from collscope.match.run_rows import RunRows
 from collscope.model.comm_handle import CommHandle, Process
 from collscope.model.traced_kernel import TracedKernel
 
-_CALL_COLUMNS = (
+CALL_COLUMNS = (
     "sig",
     "op_count",
     "slot",
     "task",
-)  # columns of the call, not of the line
+)  # columns of a row that are of the call, not the line
 
 
 class LogRows(msgspec.Struct, frozen=True):
@@ -40,7 +41,7 @@ class LogRows(msgspec.Struct, frozen=True):
 
 
 def extends(later: LogRows, earlier: LogRows) -> bool:
-    """Whether a later reading of a file begins with all of an earlier one.
+    """Whether an earlier reading is the beginning of a later one of the same file.
 
     The last line of the earlier one is left out: it may have been cut.
     """
@@ -73,58 +74,53 @@ def _calls_above(line: int, *logs: Observations) -> list[Ints]:
 class Originals(msgspec.Struct, frozen=True):
     """What is left of a run's logs."""
 
-    handles: list[int]  # rising
-    rows: Ints  # rising
+    dropped: list[int]  # handles whose lines are copies
+    handles: list[int]  # the others, rising
+    lost_rows: Ints  # numbers of rows that are copies
     kernels: list[int]  # rising
-    copied_rows: int  # left out
     copied_processes: set[tuple[str, int]]  # whose lines were equal in two logs
     doubtful: int  # communicators joined twice with other calls: nothing was left out
 
 
 def find_originals(
-    observed: Observations, processes: Sequence[Process], kernels: Sequence[TracedKernel]
+    run: RunRows, processes: Sequence[Process], kernels: Sequence[TracedKernel]
 ) -> Originals:
     """Handles, rows and kernels without those that are there again."""
     alike: dict[Hashable, list[int]] = defaultdict(list)
-    identities = _identities(observed.handles)
-    for i, (handle, identity) in enumerate(zip(observed.handles, identities, strict=True)):
+    identities = _identities(run.handles)
+    for i, (handle, identity) in enumerate(zip(run.handles, identities, strict=True)):
         process = processes[handle.process]
         if process.pid is not None and identity is not None:
             key = (process.host, process.pid, handle.comm_ptr, handle.rank, handle.nranks, identity)
             alike[key].append(i)
-    twice = [group for group in alike.values() if len(group) > 1]
-    if not twice:  # as nearly all logs are
-        handles, every = list(range(len(observed.handles))), np.arange(len(observed))
-        return Originals(handles, every, _kernels_once(kernels, processes), 0, set(), 0)
-    order, bounds = rows_by(observed.columns["handle"], len(observed.handles))
     dropped: list[int] = []
-    lost_rows: list[Ints] = []
+    lost_rows = [np.empty(0, np.int64)]
     copied: set[tuple[str, int]] = set()
     kept_apart: set[tuple[str, int]] = set()
     doubtful = 0
-    for group in twice:
-        rows = [order[bounds[i] : bounds[i + 1]] for i in group]
+    for group in alike.values():
+        if len(group) == 1:  # as nearly all are
+            continue
+        observed = run.rows(group, (*CALL_COLUMNS, "row"))
+        rows = [np.flatnonzero(observed.columns["handle"] == i) for i in group]
         found = _find_copy(observed, rows)
-        process = processes[observed.handles[group[0]].process]
-        two_logs = len({processes[observed.handles[i].process].source for i in group}) > 1
+        process = processes[run.handles[group[0]].process]
+        two_logs = len({processes[run.handles[i].process].source for i in group}) > 1
         if found is None:
             doubtful += not two_logs
             kept_apart.add((process.host, process.pid or 0))
             continue
         original, copy = found
         dropped += [i for m, i in enumerate(group) if m != original]
-        lost_rows += copy
+        lost_rows += [observed.columns["row"][own] for own in copy]
         if two_logs:
             copied.add((process.host, process.pid or 0))
-    rows_left = np.ones(len(observed), dtype=bool)
-    for own in lost_rows:
-        rows_left[own] = False
     gone = set(dropped)
     return Originals(
-        [i for i in range(len(observed.handles)) if i not in gone],
-        np.flatnonzero(rows_left),
+        dropped,
+        [i for i in range(len(run.handles)) if i not in gone],
+        np.concatenate(lost_rows),
         _kernels_once(kernels, processes),
-        int((~rows_left).sum()),
         copied - kept_apart,
         doubtful,
     )
@@ -172,7 +168,7 @@ def _find_copy(observed: Observations, rows: Sequence[Ints]) -> tuple[int, list[
 
 def calls_of(observed: Observations, own: Ints) -> Ints:
     """What rows hold on their calls, shape (columns, rows)."""
-    return np.stack([observed.columns[c][own].astype(np.int64) for c in _CALL_COLUMNS])
+    return np.stack([observed.columns[c][own].astype(np.int64) for c in CALL_COLUMNS])
 
 
 def is_prefix_or_suffix(part: Ints, original_calls: Ints) -> bool:
@@ -243,17 +239,6 @@ def _kernels_once(kernels: Sequence[TracedKernel], processes: Sequence[Process])
             seen.add(key)
         kept.append(k)
     return kept
-
-
-def kept_observations(observed: Observations, found: Originals) -> Observations:
-    """The observations that `found` keeps, numbered anew."""
-    if len(found.handles) == len(observed.handles) and len(found.rows) == len(observed):
-        return observed
-    handle_of = np.full(len(observed.handles), -1, dtype=np.int32)
-    handle_of[found.handles] = np.arange(len(found.handles), dtype=np.int32)
-    left = _with_rows(observed, found.rows)
-    columns = {**left.columns, "handle": handle_of[left.columns["handle"]]}
-    return replace(left, handles=[observed.handles[i] for i in found.handles], columns=columns)
 
 
 def _with_rows(observed: Observations, rows: Ints) -> Observations:

@@ -14,6 +14,7 @@ from collscope.kernel_names import classify
 from collscope.match.communicators import join_communicators, world_ranks
 from collscope.match.kernels import COUNTER_MASK
 from collscope.match.observations import Ints, Observations
+from collscope.match.run_rows import RunRows
 from collscope.match.tolerances import ELAPSED_SCATTER_NS, MAX_GPU_CLOCK_DRIFT
 from collscope.model import CollectiveClass, Op
 from collscope.model.comm_handle import CommHandle, Process
@@ -52,21 +53,21 @@ class JoinedKernels(msgspec.Struct, frozen=True):
 
 def join_kernels(
     kernels: Sequence[TracedKernel],
-    observed: Observations,
+    run: RunRows,
     processes: Sequence[Process],
     digests: Sequence[int],
-    call_of_row: Ints,
+    calls_of: Mapping[int, Ints],
     classes: Sequence[CollectiveClass],
 ) -> tuple[list[tuple[int, int]], JoinedKernels]:
     """Kernels with the call they executed, and those of each call over its ranks.
 
     kernels      their `process` counts over all sources, as `CommHandle.process` does
-    digests      per handle of `observed`, as `join_communicators` takes it
-    call_of_row  per row of `observed`, its call or -1
+    digests      per handle of `run`, as `join_communicators` takes it
+    calls_of     call of each row of a handle, -1 for none
     classes      per call
     """
-    streams = _Streams(kernels, observed, processes, digests)
-    pairs = _logged(kernels, streams, observed, call_of_row)
+    streams = _Streams(kernels, run.handles, processes, digests)
+    pairs = _logged(kernels, streams, run, calls_of)
     by_call: dict[int, list[int]] = defaultdict(list)
     for k, call in pairs:
         by_call[call].append(k)
@@ -86,7 +87,7 @@ def join_kernels(
     joined = JoinedKernels(
         [e for e in believed if e.kernels],
         streams.ranks(world),
-        world[: len(observed.handles)],
+        world[: len(run.handles)],
         wrong_ends,
     )
     return pairs, joined
@@ -102,35 +103,32 @@ class _Streams:
     def __init__(
         self,
         kernels: Sequence[TracedKernel],
-        observed: Observations,
+        logged: Sequence[CommHandle],
         processes: Sequence[Process],
         digests: Sequence[int],
     ) -> None:
         self._kernels = kernels
         of_rank: dict[tuple[int, int | None], list[int]] = defaultdict(list)
-        for i, s in enumerate(observed.handles):
+        for i, s in enumerate(logged):
             of_rank[s.process, s.rank].append(i)
-        self.handles = list(observed.handles)
+        self.handles = list(logged)
         known: dict[tuple[int | None, ...], int] = {}
         self.handle_of: list[int] = []  # per kernel
         for kernel in kernels:
             key = (kernel.process, kernel.rank, kernel.bus_id, kernel.nranks, kernel.comm_ptr)
             if key not in known:
                 fits = [
-                    i
-                    for i in of_rank[kernel.process, kernel.rank]
-                    if _same_comm(kernel, observed, i)
+                    i for i in of_rank[kernel.process, kernel.rank] if _same_comm(kernel, logged[i])
                 ]
                 known[key] = fits[0] if len(fits) == 1 else self._own(kernel, fits)
             self.handle_of.append(known[key])
-        logged = len(observed.handles)
-        self.logged = [h if 0 <= h < logged else _UNCLEAR for h in self.handle_of]
+        self.logged = [h if 0 <= h < len(logged) else _UNCLEAR for h in self.handle_of]
         for kernel, h in zip(kernels, self.handle_of, strict=True):
             if h >= 0 and self.handles[h].bus_id is None:
                 self.handles[h] = replace(self.handles[h], bus_id=kernel.bus_id)
-            if h >= logged:
+            if h >= len(logged):
                 self.handles[h] = replace(self.handles[h], last_line=kernel.line)
-        silent = [0] * (len(self.handles) - logged)
+        silent = [0] * (len(self.handles) - len(logged))
         self.comms = join_communicators(self.handles, processes, [*digests, *silent])
         self._comm_of = {i: c for c, comm in enumerate(self.comms) for i in comm.members.values()}
 
@@ -187,7 +185,7 @@ class _Streams:
 
 
 def _logged(
-    kernels: Sequence[TracedKernel], streams: _Streams, observed: Observations, call_of_row: Ints
+    kernels: Sequence[TracedKernel], streams: _Streams, run: RunRows, calls_of: Mapping[int, Ints]
 ) -> list[tuple[int, int]]:
     """Kernels with the logged call that they executed."""
     wanted: dict[int, list[int]] = defaultdict(list)  # handle -> kernels
@@ -196,13 +194,14 @@ def _logged(
             wanted[handle].append(k)
     pairs: list[tuple[int, int]] = []
     counts = np.unique([k.op_count & COUNTER_MASK for k in kernels]).astype(np.uint64)
-    rows = np.flatnonzero(np.isin(observed.columns["op_count"] & COUNTER_MASK, counts))
-    handle_of = observed.columns["handle"][rows]
     named = {name: _op_named(name) for name in {k.name for k in kernels}}
     for handle, ks in wanted.items():
+        own = run.rows([handle], ("sig", "op_count"))
         p2p = [k for k in ks if named[kernels[k].name] is Op.SEND_RECV]
-        unclear = set(p2p) if _may_have_wrapped(p2p, kernels, observed, handle) else set()
-        waiting = _waiting(rows[handle_of == handle].tolist(), observed, call_of_row)
+        last = int(own.columns["op_count"].max(initial=0))
+        unclear = set(p2p) if _may_have_wrapped(p2p, kernels, last) else set()
+        rows = np.flatnonzero(np.isin(own.columns["op_count"] & COUNTER_MASK, counts))
+        waiting = _waiting(rows, own, calls_of.get(handle))
         keys = {
             k: (kernels[k].op_count & COUNTER_MASK, named[kernels[k].name])
             for k in ks
@@ -212,17 +211,16 @@ def _logged(
     return pairs
 
 
-def _may_have_wrapped(
-    p2p: list[int], kernels: Sequence[TracedKernel], observed: Observations, handle: int
-) -> bool:
+def _may_have_wrapped(p2p: list[int], kernels: Sequence[TracedKernel], last: int) -> bool:
     """True if the counters of a handle's Send and Recv kernels may have begun again from 0.
 
     Which of several calls such a counter means is not known: a trace keeps the last kernels only.
+
+    last  the highest opCount of the handle's rows
     """
     highest = max((kernels[k].op_count & COUNTER_MASK for k in p2p), default=0)
     bits = next((b for b in _P2P_BITS if highest < 1 << b), None)
-    last = observed.columns["op_count"][observed.columns["handle"] == handle].max(initial=0)
-    return bits is not None and bool(last >= 1 << bits)
+    return bits is not None and last >= 1 << bits
 
 
 def _op_named(name: str) -> Op | None:
@@ -231,8 +229,7 @@ def _op_named(name: str) -> Op | None:
     return next((op for op in Op if hint and hint.op_hint == op.value), None)
 
 
-def _same_comm(kernel: TracedKernel, observed: Observations, handle: int) -> bool:
-    s = observed.handles[handle]
+def _same_comm(kernel: TracedKernel, s: CommHandle) -> bool:
     if kernel.comm_ptr is not None and kernel.comm_ptr != s.comm_ptr:
         return False
     if None not in (kernel.bus_id, s.bus_id) and kernel.bus_id != s.bus_id:
@@ -243,16 +240,24 @@ def _same_comm(kernel: TracedKernel, observed: Observations, handle: int) -> boo
 _Waiting = dict[tuple[int, Op], deque[int]]  # calls in order by counter and operation
 
 
-def _waiting(rows: list[int], observed: Observations, call_of_row: Ints) -> _Waiting:
-    """Calls of one handle's rows."""
-    signatures, sig = observed.signatures, observed.columns["sig"]
+def _waiting(rows: Ints, own: Observations, calls: Ints | None) -> _Waiting:
+    """Calls of some rows of one handle.
+
+    own    all its rows
+    calls  of each of them, -1 for none; None: the handle is of no communicator
+    """
+    if calls is None:
+        return {}
+    signatures, columns = own.signatures, own.columns
     waiting: dict[tuple[int, Op], dict[int, None]] = defaultdict(dict)  # ordered sets
-    for row in rows:
-        op = signatures[int(sig[row])].op
+    for sig, count, call in zip(
+        columns["sig"][rows].tolist(), columns["op_count"][rows].tolist(), calls[rows].tolist(),
+        strict=True,
+    ):  # fmt: skip
+        op = signatures[sig].op
         op = Op.SEND_RECV if op.point_to_point else op
-        call = int(call_of_row[row])
         if call >= 0:
-            waiting[int(observed.columns["op_count"][row]) & COUNTER_MASK, op][call] = None
+            waiting[count & COUNTER_MASK, op][call] = None
     return {key: deque(calls) for key, calls in waiting.items()}
 
 

@@ -74,8 +74,8 @@ def same_content(identity: str) -> tuple[str, ...]:
 def has_source(connection: sqlite3.Connection, run: str, sha256: str) -> bool:
     """True if the run, or a period of it, already holds a source of this `identity`."""
     row = connection.execute(
-        "SELECT 1 FROM _source JOIN _run r USING (run_id) WHERE sha256 = :sha256 AND (label = :run"
-        " OR r.period_of = (SELECT run_id FROM _run WHERE label = :run))",
+        "SELECT 1 FROM _source WHERE sha256 = :sha256 AND run_id IN (SELECT run_id FROM _run"
+        " WHERE label = :run OR period_of = (SELECT run_id FROM _run WHERE label = :run))",
         {"run": run, "sha256": sha256},
     ).fetchone()
     return row is not None

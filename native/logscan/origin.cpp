@@ -212,7 +212,7 @@ std::uint32_t Origins::find_process(Process found) {
             of_pid_[found.pid].push_back(process);
         }
         result_.processes.push_back(std::move(found));
-        cache_.fill({});  // what was taken for a host may now be text glued to this one
+        cache_.fill({});  // what looked like a host may now be text glued to this one
     }
     return process;
 }

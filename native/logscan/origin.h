@@ -1,4 +1,4 @@
-// Where a record starts in a physical line and which thread of which process printed it.
+// Where a record starts in a physical line, and the process and thread that printed it.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ public:
                    std::uint64_t line_number);
 
     // Whether these lines, read without those before them, may have been read differently for it:
-    // a host was taken for text glued to a known one, or would have been.
+    // a host looked like text glued to a known one, or would have.
     bool depends_on(const Origins& earlier) const;
 
     // Adds processes and threads of the lines that follow; what their indices become.

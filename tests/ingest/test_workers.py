@@ -193,4 +193,4 @@ def test_a_worker_of_dask_that_is_killed_costs_nothing(
 
 def test_jobs_and_dask_exclude_each_other(tmp_path: Path) -> None:
     done = collscope("ingest", "log", ".", "--jobs", "2", "--dask", "tcp://nowhere:1")
-    assert (done.code, "Name one of them" in done.err) == (2, True)
+    assert (done.code, "Choose one" in done.err) == (2, True)

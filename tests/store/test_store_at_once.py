@@ -30,7 +30,7 @@ def test_the_last_matching_is_of_all_sources(samples: Path, db_path: Path) -> No
     assert collscope("ingest", "log", first, "--db", db_path).code == 0
     with closing(store.open_store(db_path)) as slow:
         before = load_run(slow, 1)
-        matched = match_run(before.observed, before.processes, before.kernels)
+        matched = match_run(before.logged, before.processes, before.kernels)
         assert not is_superseded(slow, 1, before)
         assert collscope("ingest", "log", second, "--db", db_path).code == 0
         both = rows(db_path, "SELECT ranks_seen FROM communicators")
