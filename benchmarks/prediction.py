@@ -175,7 +175,7 @@ def read_steps(path: Path) -> dict[tuple[str, str], list[float]]:
 
 
 def ratios(old: list[float], new: list[float]) -> tuple[float, float, float]:
-    """Least, median and largest ratio of like measures; a lone one stands beside all others."""
+    """Least, median and largest ratio of like measures; a single one is compared with all."""
     if min(len(old), len(new)) == 1:
         found = [b / a for a in old for b in new]
     else:

@@ -172,19 +172,19 @@ def _document(root: type, description: str) -> dict[str, Any]:
     stand_in = msgspec.defstruct(root.__name__, plain, rename=keys)
     _, parts = msgspec.json.schema_components([stand_in], ref_template="#/$defs/{name}")
     shapes = {name: _shape(part, records.get(name)) for name, part in parts.items()}
-    whole = shapes.pop(root.__name__)
-    whole["properties"]["schema"] = {
+    document = shapes.pop(root.__name__)
+    document["properties"]["schema"] = {
         "const": next(f.default for f in msgspec.structs.fields(root) if f.name == "schema"),
         "description": "kind and version of this document",
     }
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": whole["properties"]["schema"]["const"],
+        "title": document["properties"]["schema"]["const"],
         "description": description,
     }
-    used = _used(whole, shapes)
+    used = _used(document, shapes)
     shapes = {name: shape for name, shape in shapes.items() if name in used}
-    return {**head, **{k: v for k, v in whole.items() if k != "description"}, "$defs": shapes}
+    return {**head, **{k: v for k, v in document.items() if k != "description"}, "$defs": shapes}
 
 
 def _used(shape: dict[str, Any], shapes: dict[str, dict[str, Any]]) -> set[str]:

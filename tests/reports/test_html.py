@@ -400,7 +400,7 @@ def test_exposed_time_is_split_into_waiting_and_classes(pages: dict[str, Path]) 
         sums[k["rank"], k["class_id"]] += (k["exposed_ns"] - wait) / 1e6
     connection = sqlite3.connect(db)
     extras = report_extras(build_report(connection, "traced"), connection)
-    drawing = next(d for d in extras.drawings[""] if d.title == "Where the time of each rank goes")
+    drawing = next(d for d in extras.drawings[""] if d.title == "Time of each rank")
     titles = [column.title for column in drawing.table.columns]
     whole = {r["rank"]: r for r in collscope_rows(db, "SELECT * FROM rank_times")}
     for row in drawing.table.rows:
@@ -445,7 +445,7 @@ def test_who_waits_for_whom_adds_up(pages: dict[str, Path], browser: Browser) ->
         if row["call_id"] in calls and row["wait_ns"] is not None:
             sums[row["rank"], calls[row["call_id"]]] += row["wait_ns"] / 1e3
     opened = Opened(browser, pages["traced.html"])
-    shown = opened.page.evaluate(_FIGURE_ROWS, "Who waits for whom")
+    shown = opened.page.evaluate(_FIGURE_ROWS, "Which rank waits for which")
     assert len(shown) == 4
     lasts = sorted({last for _, last in sums})
     for rank, cells in enumerate(shown):
@@ -514,8 +514,8 @@ def test_drawings_and_facts_are_made_of_the_report(samples: Path, tmp_path: Path
     (row,) = collscope_rows(db, late.query + " AND straggler")
     assert late.value == f"rank {row['rank']}" == "rank 2"
     assert late.note == (
-        f"last in {row['late_last']} of {row['late_of']} calls; if it came with the second last, "
-        f"the others would wait {row['caused_wait_ns'] / 1e6:.3g} ms less, which is little"
+        f"last in {row['late_last']} of {row['late_of']} calls; if it arrived with the second "
+        f"last, the other ranks would wait {row['caused_wait_ns'] / 1e6:.3g} ms less, a small cost"
     )
     drawing = classes_figure(report)
     assert drawing is not None

@@ -86,7 +86,7 @@ def test_a_round_slower_than_the_others(tmp_path: Path) -> None:
         for size in _SIZES
     ]
     found = _found(tmp_path, rows)
-    assert found["outlier_round"]["title"] == "round 3 is slower than the others"
+    assert found["outlier_round"]["title"] == "round 3 is slower than the rest"
     # The usual time is the median of 1.00, 1.01, 1.02, 1.3 and 1.04: 1.02.
     assert (
         "takes 1.27 times the usual time (6 classes, 4 other rounds)"
@@ -107,7 +107,7 @@ def test_a_node_slower_than_the_others(tmp_path: Path, own_labels: bool) -> None
         for size in _SIZES
     ]  # fmt: skip
     found = _found(tmp_path, rows, *(("--label", "a") if own_labels else ()))
-    assert found["outlier_node"]["title"] == "node c is slower than the others"
+    assert found["outlier_node"]["title"] == "node c is slower than the rest"
     assert "1.20 times the usual time (6 classes, 5 other nodes)" in found["outlier_node"]["detail"]
 
 

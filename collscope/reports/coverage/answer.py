@@ -76,8 +76,8 @@ class Header(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...]
     processes: int  # distinct (source, host, pid) behind the communicators' ranks
     gpus: int | None  # distinct devices of those processes, None when no line names one
-    ranks: int | None  # of the job: as a trace tells them, else of the largest communicator
-    gpu_names: tuple[str, ...]  # as traces tell them
+    ranks: int | None  # of the job: from a trace, else from the largest communicator
+    gpu_names: tuple[str, ...]  # from the traces
     nodes: int | None  # hosts of the communicator with the most
     communicators: int
     classes: int
@@ -174,7 +174,7 @@ def read_header(
 
 
 def traced_gpus(connection: sqlite3.Connection, run: str) -> tuple[str, ...]:
-    """Names of the GPUs, as the traces tell them."""
+    """Names of the GPUs, from the traces."""
     return tuple(row[0] for row in connection.execute(_GPU_NAMES, (run,)))
 
 

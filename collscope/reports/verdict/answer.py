@@ -73,7 +73,7 @@ class StepSummary(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """The causes of a run's long steps.
 
-    unknown  why nothing can be said: no_traces, no_compute, no_steps, contradiction,
+    unknown  why there is no verdict: no_traces, no_compute, no_steps, contradiction,
              idle_while_queued; None: it can
     """
 
