@@ -28,8 +28,9 @@ RECORDS = ROOT / "docs" / "records.md"
 COLUMNS = SCHEMAS / "views.md"
 HEAD = """# Columns of the views
 
-Written by docs/generate.py from schemas/views. Rules: [data model](../docs/data-model.md).
-Every view has `run` too.
+After this page you can name every column in a query. The [data model](../docs/data-model.md) has
+the rules. Every view also has the column `run`. docs/generate.py writes this page from
+schemas/views.
 """
 BEGIN = "<!-- views: written by docs/generate.py from schemas/views -->"
 END = "<!-- end of views -->"
