@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
@@ -26,6 +27,9 @@ MEASURED = VIEWS / "4_measurements.sql"
 PAGE = ROOT / "docs" / "data-model.md"
 RECORDS = ROOT / "docs" / "records.md"
 COLUMNS = SCHEMAS / "views.md"
+_WRAPPED = textwrap.TextWrapper(
+    120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+)
 HEAD = """# Columns of the views
 
 After this page you can name every column in a query. The [data model](../docs/data-model.md) has
@@ -169,7 +173,8 @@ def subjects() -> str:
         )
         names = [view.name for view in public_views(sql)]
         links = ", ".join(f"[`{name}`](../schemas/views.md#{name})" for name in names)
-        lines += f"- {head.partition('.')[0]}: {links}\n"
+        item = f"- {head.partition('.')[0]}: {links}"
+        lines += f"{_WRAPPED.fill(item)}\n"
     return lines
 
 
