@@ -175,7 +175,7 @@ MIN_CAUSE_TO_NEXT = 2.0
 """A cause to the next one, to be named. Source: a choice, else either may be the cause."""
 
 MIN_LAUNCHED_ROWS = 0.9
-"""Rows whose launch is known, to measure a host's idle time. Source: a choice, traces lack a few."""
+"""Rows whose launch is known, to time a host's idling. Source: a choice, traces lack a few."""
 
 ONE_STOP_SHARE = 0.5
 """Of all lateness in one call: that is one stop, and no rank is late as a rule. Source: a
