@@ -275,10 +275,10 @@ def _effect(first: Samples, second: Samples) -> Effect:
             paired=True,
             by_round=by_round,
         )
-    return apart(_units(first), _units(second))
+    return unpaired_effect(_units(first), _units(second))
 
 
-def apart(first: Sequence[float], second: Sequence[float]) -> Effect:
+def unpaired_effect(first: Sequence[float], second: Sequence[float]) -> Effect:
     """Effect of two series of independent times, with the error that they show themselves."""
     logs = [[math.log(t) for t in times] for times in (first, second)]
     ratio = median(logs[1]) - median(logs[0])
