@@ -60,8 +60,8 @@ def t_tail(t: float, freedom: float) -> float:
     f = max(freedom, 1.0)
     if f >= _NORMAL_FROM:
         return math.erfc(t / math.sqrt(2)) / 2
-    whole = f + t * t
-    both = _incomplete_beta(f / whole, t * t / whole, f / 2, 0.5)
+    total = f + t * t
+    both = _incomplete_beta(f / total, t * t / total, f / 2, 0.5)
     return both / 2 if t >= 0 else 1 - both / 2
 
 
@@ -380,8 +380,8 @@ def weighted_total(parts: Sequence[Effect], weights: Sequence[float]) -> Effect:
 
     Its error is not known as soon as that of one part with a weight is not.
     """
-    whole = sum(weights)
-    shares = [w / whole for w in weights]
+    weight_sum = sum(weights)
+    shares = [w / weight_sum for w in weights]
     counted = [(s, e) for s, e in zip(shares, parts, strict=True) if s]
     ratio = sum(s * e.log_ratio for s, e in counted)
     terms = [

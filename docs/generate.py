@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
@@ -26,10 +27,14 @@ MEASURED = VIEWS / "4_measurements.sql"
 PAGE = ROOT / "docs" / "data-model.md"
 RECORDS = ROOT / "docs" / "records.md"
 COLUMNS = SCHEMAS / "views.md"
+_WRAPPED = textwrap.TextWrapper(
+    120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+)
 HEAD = """# Columns of the views
 
-Written by docs/generate.py from schemas/views. Rules: [data model](../docs/data-model.md).
-Every view has `run` too.
+After this page you can name every column in a query. The [data model](../docs/data-model.md) has
+the rules. Every view also has the column `run`. docs/generate.py writes this page from
+schemas/views.
 """
 BEGIN = "<!-- views: written by docs/generate.py from schemas/views -->"
 END = "<!-- end of views -->"
@@ -168,7 +173,8 @@ def subjects() -> str:
         )
         names = [view.name for view in public_views(sql)]
         links = ", ".join(f"[`{name}`](../schemas/views.md#{name})" for name in names)
-        lines += f"- {head.partition('.')[0]}: {links}\n"
+        item = f"- {head.partition('.')[0]}: {links}"
+        lines += f"{_WRAPPED.fill(item)}\n"
     return lines
 
 

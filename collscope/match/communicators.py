@@ -14,7 +14,7 @@ from itertools import pairwise
 import msgspec
 from msgspec.structs import replace
 
-from collscope.match.handles import begun
+from collscope.match.handles import has_init_lines
 from collscope.model.comm_handle import CommHandle, Process
 
 _NO_CALLS = 0  # digest of an empty sequence
@@ -64,7 +64,7 @@ def ranks_by_calls(handles: Sequence[CommHandle], comms: Sequence[Communicator])
         for comm in comms
         if comm.matched_by in ("commId", "parent/color")
         for i in comm.members.values()
-        if not begun(handles[i])
+        if not has_init_lines(handles[i])
     ]
 
 
@@ -174,7 +174,11 @@ class _Joiner:
         That is sure enough where one handle and one communicator fit each other alone: as many
         ranks, the same calls, and no member of that process.
         """
-        lost = [i for i in indices if not begun(self.handles[i]) and self.digests[i] != _NO_CALLS]
+        lost = [
+            i
+            for i in indices
+            if not has_init_lines(self.handles[i]) and self.digests[i] != _NO_CALLS
+        ]
         gaps = {c: gap for c, comm in enumerate(self.comms) if (gap := _only_gap(comm)) is not None}
         fitting = {i: [c for c, gap in gaps.items() if self._fits_gap(i, c, gap)] for i in lost}
         wanted = Counter(c for found in fitting.values() for c in found)
@@ -226,12 +230,12 @@ class _Joiner:
                 blocks.append([])
             blocks[-1].append(i)
             end = max(end, s.first_line if s.last_line is None else s.last_line)
-        whole = all(
+        complete = all(
             len({self.handles[i].process for i in block}) > 1
             and len({self.handles[i].rank for i in block}) == len(block)
             for block in blocks
         )
-        return blocks if whole and self._pids_apart(blocks) else [group]
+        return blocks if complete and self._pids_apart(blocks) else [group]
 
     def _pids_apart(self, blocks: Sequence[Sequence[int]]) -> bool:
         """Whether on every host the process ids of each block lie in a range of their own."""
@@ -251,9 +255,10 @@ class _Joiner:
         )
 
     def within_process(self, indices: list[int]) -> list[int]:
-        """Join the handles of a process that drives all devices of a communicator.
+        """Join the handles of processes that drive several devices of one communicator each.
 
-        They are as many as its ranks, made the same calls, and no other process did.
+        They are as many as its ranks and made the same calls. Where several communicators made
+        them, the lines of each follow those of another, from other processes.
         returns  the other handles
         """
         alike: dict[tuple[int | None, int], list[int]] = defaultdict(list)
@@ -261,9 +266,15 @@ class _Joiner:
             alike[self.handles[i].nranks, self.digests[i]].append(i)
         joined: set[int] = set()
         for (nranks, digest), group in alike.items():
-            alone = len({self.handles[i].process for i in group}) == 1
-            if alone and len(group) == nranks and nranks > 1 and digest != _NO_CALLS:
-                self._fill(group, "inferred")
+            if nranks is None or nranks < 2 or len(group) % nranks or digest == _NO_CALLS:
+                continue
+            rows = sorted(group, key=lambda i: self.handles[i].first_line)
+            jobs = [rows[at : at + nranks] for at in range(0, len(rows), nranks)]
+            processes = [Counter(self.handles[i].process for i in job) for job in jobs]
+            disjoint = len(set().union(*processes)) == sum(len(of_job) for of_job in processes)
+            if disjoint and all(max(of_job.values()) > 1 for of_job in processes):
+                for job in jobs:
+                    self._fill(job, "inferred")
                 joined.update(group)
         return [i for i in indices if i not in joined]
 

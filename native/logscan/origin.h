@@ -69,6 +69,7 @@ private:
 
     static bool split_source(std::string_view line, std::size_t end, Source& source);
     void drop_glued_text(std::string_view line, std::size_t after, Source& source);
+    std::uint32_t find_seen_glued(const Process& found);
     std::uint32_t find_process(Process found);
     std::uint32_t find_thread(std::uint32_t process, std::int64_t tid);
 
@@ -78,6 +79,8 @@ private:
     KeyTable<ThreadKey> threads_;
     std::array<Cached, 256> cache_;
     bool dropped_glued_text_ = false;
+    bool host_after_row_ = false;  // of a process whose first line is half a row of a table
+    std::unordered_map<std::string, std::uint32_t> renamed_;  // keys of hosts seen glued before
 };
 
 }  // namespace logscan

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import shutil
+import tarfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import msgspec
 import numpy as np
 import pytest
 from command import collscope
+from inputs import ROOT
 from msgspec.structs import replace
 
 from collscope.reports.efficiency.page import classes_figure, drawn_classes
@@ -430,6 +432,29 @@ def test_no_rank_is_blamed_where_none_stands_out(samples: Path, tmp_path: Path) 
     assert late.value == "no single rank"
     assert late.note.startswith("most often rank 2: last in 9 of 17 calls")
     assert collscope_rows(db, "SELECT SUM(straggler) AS n FROM rank_times") == [{"n": 0}]
+
+
+@needs_browser
+def test_one_step_of_two_ranks_marks_the_cause(tmp_path: Path, browser: Browser) -> None:
+    # 24 more products of 0.172 ms on rank 1 (benchmarks/gpu/job_causes.py, more_work)
+    with tarfile.open(ROOT / "benchmarks/recordings/causes/tp-more_work.1.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    db, page = tmp_path / "t.db", tmp_path / "t.html"
+    assert collscope("ingest", "trace", "--db", db, *sorted(tmp_path.glob("light.*"))).code == 0
+    assert collscope("report", "--db", db, "--format", "html", "-o", page).code == 0
+    opened = Opened(browser, page)
+    cards = opened.page.locator("main, body").first.inner_text()
+    assert "Rank 1 has extra work (certain)" in cards
+    assert "Who is late" not in cards  # the card above shows the rank and why
+    zero, one = opened.page.evaluate(_FIGURE_ROWS, "One step of 2 ranks")
+    assert (zero[0], one[0], float(zero[-1])) == ("0", "1", 0)
+    assert float(one[-1]) == pytest.approx(24 * 0.172, rel=0.1)
+    assert float(zero[4]) > float(one[4])  # rank 0 waits for rank 1
+    red = opened.page.locator("svg.wide [data-mark='lane-1-cause']")
+    assert red.count() >= 1
+    assert opened.page.locator("svg.wide [data-mark='lane-0-cause']").count() == 0
+    assert opened.problems == []
+    opened.close()
 
 
 @needs_browser

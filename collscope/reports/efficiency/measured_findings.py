@@ -143,10 +143,13 @@ def places_differ(report: Report) -> Iterable[Finding]:
 
 
 def _places_differ(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
-    """Sizes of a family whose places differ: by what factor, the slower and the faster."""
+    """Sizes of a family whose places differ: by what factor, the slower and the faster.
+
+    One rank alone copies out of place, and does nothing in place.
+    """
     by_size: dict[int, dict[bool, JudgedClass]] = defaultdict(dict)
     for row in rows:
-        if row.in_place is not None and row.size_bytes:
+        if row.in_place is not None and row.size_bytes and row.nranks != 1:
             by_size[row.size_bytes][row.in_place] = row
     for pair in by_size.values():
         if len(pair) == 2:

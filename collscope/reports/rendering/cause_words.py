@@ -180,6 +180,32 @@ def cause_title(cause: str, ranks: tuple[int, ...]) -> str:
     return _TITLES[cause] + (f", rank {words}" if words else "")
 
 
+# Of one rank, and of all.
+_SENTENCES = {
+    "late_host": ("Rank {} is late", "All hosts are late"),
+    "extra_work": ("Rank {} has extra work", "Ranks have extra work"),
+    "slow_gpu": ("The GPU of rank {} is slow", "The GPUs are slow"),
+    "uneven_work": ("Rank {} has more work", "Work is uneven"),
+    "blocking_sync": ("The host of rank {} waits for its GPU", "Hosts wait for their GPUs"),
+    "small_calls": ("Rank {} makes many small calls", "Many small calls"),
+    "slow_setting": ("A setting slows down rank {}", "A setting slows down collectives"),
+    "slow_transport": ("Rank {} takes a slow path", "Collectives take a slow path"),
+    "slow_transfer": ("Copies of rank {} are slow", "Copies are slow"),
+    "pipeline_bubble": ("Rank {} waits in the pipeline", "The pipeline has bubbles"),
+    "periodic": ("Rank {} makes some steps long", "Some steps are long"),
+}
+
+
+def cause_sentence(cause: str, ranks: tuple[int, ...]) -> str:
+    """What is wrong, as a heading.
+
+    >>> cause_sentence("late_host", (1,))
+    'Rank 1 is late'
+    """
+    one, every = _SENTENCES[cause]
+    return one.format(", ".join(map(str, ranks))) if ranks else every
+
+
 def ms(value: float) -> str:
     """A time in ms, with three digits."""
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"

@@ -145,7 +145,7 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
             return "the runs hold the same recording: all times in their traces are equal"
         case OneRecordingEach(host):
             extra = (
-                f"; {100 * HOST_STARTS:.0f} % of the hosts' pace, and the hosts limit up to "
+                f"; {100 * HOST_STARTS:.0f} % of the host speed, and the hosts limit up to "
                 f"{100 * host:.0f} % of a step here"
             )
             return (

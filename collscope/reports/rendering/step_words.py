@@ -188,16 +188,16 @@ def without_profiler(
     (first, low, high), *others = runs
     ranges = ", ".join((
         f"a step of '{first}' may take {low:.1f} to {high:.1f} ms",
-        *(f"one of '{run}' {low:.1f} to {high:.1f} ms" for run, low, high in others),
+        *(f"a step of '{run}' {low:.1f} to {high:.1f} ms" for run, low, high in others),
     ))  # fmt: skip
     against = ", ".join(
-        f"one of '{run}' takes {ratio[0]:.2f} to {ratio[1]:.2f} x"
+        f"a step of '{run}' takes {ratio[0]:.2f} to {ratio[1]:.2f} times"
         for (run, _, _), ratio in zip(others, ratios, strict=True)
         if ratio is not None
     )
     if against:
-        against = f" With the variation of these steps, {against} the time of one of '{first}'."
-    return f"Without the profiler, and in another start, {ranges}.{against}"
+        against = f" With the variation of these steps, {against} as long as a step of '{first}'."
+    return f"Without the profiler, and with run-to-run variation, {ranges}.{against}"
 
 
 def predict_command(store: str, first: str, other: str) -> str:

@@ -17,7 +17,8 @@ from collscope.reports.rendering.share_words import denominator, percent_words, 
 from collscope.reports.report.answer import Report
 from collscope.reports.report.text import measured_only, no_sizes
 from collscope.reports.share.recorded_text import percent_of_wall
-from collscope.reports.verdict.page import cards
+from collscope.reports.tolerances import WORTH
+from collscope.reports.verdict.page import cards, names_causes, step_drawing
 from collscope.reports.waiting.drift_page import drift_figure
 from collscope.reports.waiting.first_lines_text import traced_ranks, traced_share
 from collscope.reports.waiting.late_ranks_text import (
@@ -40,7 +41,10 @@ def report_extras(report: Report, connection: sqlite3.Connection) -> Extras:
     traced = read_traced_kernels(connection, report.header.run)
     names = {c.class_id: f"{c.op} {format_size(c.size_bytes)}" for c in report.classes}
     drawings = {
-        "": (classes_figure(report), step_figure(report, traced, names)),
+        "": (
+            step_drawing(connection, report.header.run, report.verdict, report.step),
+            classes_figure(report), step_figure(report, traced, names),
+        ),
         _timeline_title(report): (
             make_strip(traced.kernels, names) if len(traced.kernels) else None,
             lateness_figure(traced), *wait_figures(traced, names),
@@ -63,10 +67,18 @@ def _facts(report: Report) -> Iterable[Fact]:
     if not measured_only(report):
         yield _share(report)
     yield from _worst(report)
-    if not measured_only(report) and report.header.calls:
+    named = names_causes(report.verdict)
+    if (
+        not measured_only(report) and report.header.calls
+        and not any(entry.ranks for entry in report.verdict)
+    ):  # fmt: skip
         yield _late(report)
     for uplift in report.judgement.uplifts:
         gain, between = gain_words(uplift)
+        if (uplift.gain if uplift.high is None else uplift.high) < WORTH:
+            yield Fact("Tuning NCCL", "not worth it", f"the job would be {gain} faster{between}",
+                       "Efficiency and gain")  # fmt: skip
+            continue
         of = f"; {', '.join(uplift.fraction.profiles)}" if len(report.judgement.uplifts) > 1 else ""
         yield Fact("Possible speed-up of the job", gain,
                    f"if every measured class ran at its reachable speed{between}{of}",
@@ -75,7 +87,7 @@ def _facts(report: Report) -> Iterable[Fact]:
         yield Fact("Possible speed-up of the job", "not known",
                    f"{NO_SIZES}; {sizes_remedy(report)}",
                    "Findings" if report.findings else "Classes")  # fmt: skip
-    if report.findings:
+    if report.findings and not named:
         first = report.findings[0]
         yield Fact("Do next", first.advice, first.title, "Findings")
 
