@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 from command import collscope
-from inputs import ROOT
+from inputs import ROOT, SHARED
 from msgspec.structs import replace
 from trace_builder import COMM, COMPUTE, US, Job
 
@@ -424,14 +424,14 @@ def test_the_collectives_part_holds_the_truth(recorded_jobs: Path, tmp_path: Pat
     assert part["low_ns"] <= 22.7e6 <= part["high_ns"]
 
 
-def test_a_late_host_has_advice_and_may_be_in_the_row_of_the_profiler(
-    recordings: Path, tmp_path: Path
-) -> None:
+def test_a_late_host_has_advice_and_may_be_in_the_row_of_the_profiler(tmp_path: Path) -> None:
     """The loader of rank 1 sleeps 25 ms a step; the profiler may account for none of it."""
+    jobs = SHARED / "recordings" / "h200x2-causes"
+    if not jobs.is_dir():
+        pytest.skip("no recordings/h200x2-causes folder")
     db = tmp_path / "t.db"
     for run in ("base", "loader"):
-        job_folder = recordings / "h200x2-causes" / run
-        assert collscope("ingest", "auto", job_folder, "--run", run, "--db", db).code == 0
+        assert collscope("ingest", "auto", jobs / run, "--run", run, "--db", db).code == 0
     text = " ".join(collscope("compare", "base", "loader", "--explain", "--db", db).out.split())
     assert "in 'loader' only: Late host, rank 1" in text
     assert "Only part of this lengthens the step. Find what the host does in this gap" in text
