@@ -28,11 +28,14 @@ SHORT, LONG, LAUNCHES = 10, 60, 10
 def calls_of(torch: Any, size: int) -> Iterator[tuple[str, Callable[[], Any]]]:  # noqa: ANN401
     """Backends by name, each with its call."""
     import torch.distributed._symmetric_memory as symm  # noqa: PLC0415
+    from backends_job import in_window  # noqa: PLC0415
 
     dist = torch.distributed
     group = dist.group.WORLD
     plain = torch.zeros(size // 2, dtype=torch.bfloat16, device="cuda")
     yield "nccl", lambda: dist.all_reduce(plain)
+    window = in_window(1, size // 2)
+    yield "nccl-window", lambda: dist.all_reduce(window)
     one, two = (symm.empty(size // 2, dtype=torch.bfloat16, device="cuda") for _ in range(2))
     for tensor in (one, two):
         symm.rendezvous(tensor, group=group)

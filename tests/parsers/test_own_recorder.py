@@ -112,6 +112,19 @@ def test_a_kernel_that_began_before_its_call_is_another() -> None:
     assert codes(parse(data, "x")) == {"foreign_stamps": 6}
 
 
+def test_an_event_that_comes_late_makes_no_stamp_foreign() -> None:
+    """NCCL 2.28 on two H100: the host paused for 3 ms between a launch and the event that tells of
+    it. The application had called before the kernel began."""
+    data = FIRST
+    for place, _, kind in places(FIRST):
+        if kind == 6:
+            (told,) = struct.unpack_from("<Q", FIRST, place + 32)
+            data = changed(data, place + 32, "<Q", told + 3_000_000)
+    found = parse(data, "x")
+    assert codes(found) == {}
+    assert [c.duration_ns for c in found.calls] == [100_001] * 4 + [20_000, 25_000, None]
+
+
 def test_a_kernel_without_its_end_is_not_timed_and_is_open_in_a_file_without_end() -> None:
     kernel = next(place for place, _, kind in places(FIRST) if kind == 7)
     open_ = changed(FIRST, kernel + 16 + 16, "<Q", 0)

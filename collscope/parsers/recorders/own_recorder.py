@@ -83,7 +83,8 @@ _NO_EVENT_TEXT = (
 _FOREIGN_TEXT = (
     "GPU times were left out: on these communicators the library gave stamps of other kernels. "
     "They begin before their call, or while the call before it runs. NCCL 2.30 and 2.32 do so "
-    "behind a Broadcast, without NCCL_ALLGATHERV_ENABLE=0, or a rank's Send to itself."
+    "behind a Broadcast, without NCCL_ALLGATHERV_ENABLE=0, or a rank's Send to itself; NCCL 2.28 "
+    "behind such a Send."
 )
 _UNLAUNCHED_TEXT = "Calls of the application that the library had not launched were left out."
 _NONE_TEXT = "The recording holds no collectives."
@@ -496,7 +497,9 @@ class _Reader:
             last = max(spans.values()) * self._tick
             before, stop = ended.get(record.comm, (0, 0))
             together = group != 0 and group == before
-            made = 0 if api is not None and api.captured else fields[2]
+            # The library tells of a launch behind it, sometimes by milliseconds: only the application's
+            # call is surely before the kernel.
+            made = 0 if api is None or api.captured else api.monotonic_ns
             if (not together and first + _SETTLED_NS < stop) or self._clock.precedes(first, made):
                 found.add(record.comm)
             ended[record.comm] = group, max(last, stop) if together else last
