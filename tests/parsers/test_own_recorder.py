@@ -315,3 +315,21 @@ def test_stamps_of_other_kernels_are_no_times_while_a_file_grows() -> None:
     for place in range(0, len(data), 500):
         recording.feed(data[place : place + 500])
     assert recording.process().unsound == {"0xfeedfacecafebeef"}
+
+
+def test_launches_of_a_graph_are_made_when_they_are_launched() -> None:
+    """A graph on two H100 was captured once and launched for two seconds: those of its calls are
+    not all of the moment of the capture."""
+    data = FIRST
+    for place, _, kind in places(FIRST):
+        if kind == 5:
+            data = changed(data, place + 7, "<B", 2)  # captured
+        if kind == 6:
+            (told,) = struct.unpack_from("<Q", FIRST, place + 32)
+            data = changed(data, place + 32, "<Q", told + 5_000_000)
+    before, after = (
+        [call.start_ns for call in parse(one, "x").calls if call.start_ns] for one in (FIRST, data)
+    )
+    apart = [b - a for a, b in zip(before, after, strict=True)]
+    assert min(apart) >= 4_900_000
+    assert max(apart) <= 5_100_000

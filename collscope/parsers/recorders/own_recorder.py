@@ -458,9 +458,10 @@ class _Reader:
                 elements, type_name = None, ""
             else:
                 elements, type_name = whole(api.count), api.datatype
-        made = at if api is None else api.monotonic_ns
-        start, duration, stop, state = self._times(id_, record.comm, made, channels)
         captured = api is not None and api.captured
+        # The application made a captured call once, before all launches of its graph.
+        made = at if api is None or captured else api.monotonic_ns
+        start, duration, stop, state = self._times(id_, record.comm, made, channels)
         return RecordedCall(
             collective=replace(
                 _collective(name, type_name, elements, root, comm),
