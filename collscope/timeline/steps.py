@@ -369,9 +369,8 @@ def _are_steps(rows: Rows, launched: Ints, cuts: Ints, period: Ints) -> bool:
         return False
     if _layered(period) >= MIN_LAYER_KERNELS:
         return True
-    if any(_BACKWARD.search(rows.names[name]) for name in set(rows.name[launched].tolist())):
-        return False
-    if len(size) > MAX_PLAIN_STEPS:
+    trained = any(_BACKWARD.search(rows.names[name]) for name in set(rows.name[launched].tolist()))
+    if trained or len(size) > MAX_PLAIN_STEPS:
         return False
     # The first one may wait for what came before.
     gaps = _longest_gaps(rows, launched, step)[2 : len(cuts)]

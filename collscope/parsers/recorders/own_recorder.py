@@ -498,8 +498,8 @@ class _Reader:
             last = max(spans.values()) * self._tick
             before, stop = ended.get(record.comm, (0, 0))
             together = group != 0 and group == before
-            # The library tells of a launch behind it, sometimes by milliseconds: only the application's
-            # call is surely before the kernel.
+            # The event of a launch comes behind it, sometimes by milliseconds: only the call of
+            # the application is surely before the kernel.
             made = 0 if api is None or api.captured else api.monotonic_ns
             if (not together and first + _SETTLED_NS < stop) or self._clock.precedes(first, made):
                 found.add(record.comm)
