@@ -11,15 +11,22 @@ def align(reference: NDArray[np.uint64], sequence: NDArray[np.uint64]) -> NDArra
     once on both sides are paired first. Memory is linear in the lengths; releases the GIL.
     """
 
-def merge_order(
-    chain: NDArray[np.int32], node: NDArray[np.int32], nodes: int
-) -> tuple[NDArray[np.int32], int]:
-    """The nodes 0..nodes-1 in an order in which those of every chain rise; contradictions found.
-
-    chain  per occurrence the chain it is in, from 0; rows of one chain stand in its order
-    node   per occurrence the node; negative: none. A node's first occurrence in a chain counts.
+class ChainMerger:
+    """The nodes 0..nodes-1 in an order in which those of every chain rise.
 
     Smaller nodes come first where no chain decides; where chains contradict each other, the link
-    that closes the circle is left out. Linear time; releases the GIL. ValueError when the lengths
-    differ.
+    that closes the circle is left out. Linear time; releases the GIL. Chains are not kept: memory
+    is that of the nodes, and of what chains say that the one before did not.
     """
+
+    def __init__(self, nodes: int) -> None:
+        """ValueError for a negative number."""
+
+    def add(self, chain: NDArray[np.int32]) -> None:
+        """Take the nodes of one chain in its order.
+
+        A node's first occurrence counts; what is no node, such as -1, is passed over.
+        """
+
+    def merge(self) -> tuple[NDArray[np.int32], int]:
+        """The order of all nodes, and how many contradictions the chains have."""

@@ -67,7 +67,7 @@ class Check(msgspec.Struct, frozen=True):
     """One thing looked for."""
 
     name: str
-    found: bool | None  # None: it could not be told
+    found: bool | None  # None: unknown
     detail: str  # version and place, or what was wrong
     fix: str | None = None  # command or commands that mend it
     required: bool = False  # ingest and report do not work without it
@@ -102,7 +102,7 @@ def diagnose(db: Path = Path("collscope.db")) -> tuple[Check, ...]:
 def render(checks: Sequence[Check], columns: int | None = None) -> str:
     """Checks as aligned text, one line each and one more for what mends it, with a summary.
 
-    columns  of the terminal, beyond which a line goes on below; None: as long as it is
+    columns  of the terminal, at which lines wrap; None: no wrapping
     """
     words = {True: "ok", False: "missing", None: "unknown"}
     width = max((len(check.name) for check in checks), default=0)
@@ -113,7 +113,7 @@ def render(checks: Sequence[Check], columns: int | None = None) -> str:
             lines += _folded(" " * (width + 11), f"to fix: {check.fix}", columns)
     lacking = [check.name for check in checks if check.required and check.found is not True]
     if lacking == ["store"]:
-        lines.append("ingest cannot write here: store. report reads a store that is there.")
+        lines.append("ingest cannot write here: store. report can read an existing store.")
     elif lacking:
         lines.append(f"ingest and report cannot work: {', '.join(lacking)}.")
     else:
@@ -185,7 +185,7 @@ def _check_package(package: str, use: str | None = None) -> Check:
 
 
 def _check_writable(db: Path) -> Check:
-    """A store needs a writable file and folder: SQLite puts its log beside the database."""
+    """A store needs a writable file and folder: SQLite puts its log next to the database."""
     folder = db.resolve().parent
     fix = "change to a folder that you may write to, or pass --db"
     try:
@@ -195,7 +195,7 @@ def _check_writable(db: Path) -> Check:
         return Check("store", False, f"{folder}: {error.strerror}", fix, True)
     if db.exists() and not os.access(db, os.W_OK):
         return Check("store", False, f"{db.resolve()}: not writable", fix, True)
-    state = "exists, writable" if db.exists() else "not made yet, folder writable"
+    state = "exists, writable" if db.exists() else "not created yet, folder writable"
     return Check("store", True, f"{db.resolve()} ({state})", None, True)
 
 
@@ -205,10 +205,10 @@ def _check_program(name: str) -> Check:
 
 
 def _check_launchers() -> list[Check]:
-    """``mpiexec`` beside this Python (from a wheel) and, when it is another one, in PATH."""
+    """``mpiexec`` next to this Python (from a wheel) and, when it is another one, in PATH."""
     paths = launchers()
     if not paths:
-        return [Check("mpiexec", False, "not in PATH, not beside Python", INSTALL_MPI)]
+        return [Check("mpiexec", False, "not in PATH, not next to Python", INSTALL_MPI)]
     return [_check_launcher(str(path)) for path in paths]
 
 
@@ -248,12 +248,12 @@ def _check_recorder(libraries: Sequence[Check]) -> Check:
     if path is None:
         return Check("recorder", False, "not part of this installation", _REINSTALL)
     found = [
-        taken_by(check.name, check.detail.split()[0])
+        recorder_support(check.name, check.detail.split()[0])
         for check in libraries
         if check.found and check.name in {vendor.collectives.name for vendor in VENDORS}
     ]
-    takes = (
-        "; ".join(found) or "no NCCL or RCCL found here: whether the job's takes it is not known"
+    takes = "; ".join(found) or (
+        "no NCCL or RCCL found here: unknown whether the job's library supports it"
     )
     return Check("recorder", True, f"{path} ({takes})")
 
@@ -265,21 +265,21 @@ def collective_libraries() -> tuple[tuple[str, str], ...]:
     return tuple((c.name, c.detail.split()[0]) for of in checks for c in of if c.found)
 
 
-def taken_by(library: str, version: str) -> str:
+def recorder_support(library: str, version: str) -> str:
     """Whether a library takes the recorder, in words.
 
     >>> taken_by("NCCL", "2.28.9"), taken_by("RCCL", "2.22.3")
-    ('NCCL 2.28.9 takes it as v5', 'RCCL 2.22.3 does not take it: 2.26 on')
+    ('NCCL 2.28.9 supports it as v5', 'RCCL 2.22.3 does not support it: needs 2.26 or later')
     """
     interface = profiler_interface(version)
     if not version[:1].isdecimal():
-        return f"whether {library} takes it is not known: its version is not"
+        return f"unknown whether {library} supports it: its version is unknown"
     if interface is None:
-        return f"{library} {version} does not take it: 2.26 on"
+        return f"{library} {version} does not support it: needs 2.26 or later"
     fault = KERNEL_FAULTS.get(version)
-    harm = f", level calls alone: {fault}" if fault else ""
-    unseen = " (its DDA kernels pass it by)" if has_unseen_kernels(library, version) else ""
-    return f"{library} {version} takes it as v{interface}{unseen}{harm}"
+    harm = f", level calls only: {fault}" if fault else ""
+    unseen = " (its DDA kernels bypass it)" if has_unseen_kernels(library, version) else ""
+    return f"{library} {version} supports it as v{interface}{unseen}{harm}"
 
 
 def _check_library(library: Library) -> list[Check]:

@@ -26,10 +26,10 @@ class InputError(CollscopeError):
 
 
 class UnreadableError(InputError):
-    """A file that cannot be opened, read on, or read safely; `reason` says why."""
+    """A file that cannot be opened, read on, or read safely; `reason` is why."""
 
     def __init__(self, path: str, reason: str, remedy: str) -> None:
-        """Of one of many files the reason is told, and the others are read."""
+        """With several inputs, this one is reported and the rest are read."""
         super().__init__(f"{path}: {reason}. {remedy}.")
         self.reason = reason
         self._arguments = path, reason, remedy

@@ -26,7 +26,7 @@ def probe(name: str) -> str:
         try:
             handle = ctypes.CDLL(candidate)
         except OSError as error:
-            # A file that exists and does not load says more than a name that is not there.
+            # A file that exists but does not load has a more useful error than a missing name.
             if os.sep in candidate or "cannot open shared object file" not in str(error):
                 reason = str(error)
             continue
@@ -59,7 +59,7 @@ def _ask(handle: ctypes.CDLL, library: Library) -> dict[str, str | int | None]:
 
 
 def _mapped_path(stem: str) -> str | None:
-    """File that the loader mapped for a library into this process; None where it cannot tell."""
+    """File that the loader mapped for a library into this process; None where it is unknown."""
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,12 +1,12 @@
-"""What a GPU kernel's name tells about the collective it belongs to: family and hints.
+"""What a GPU kernel's name shows about its collective: family and hints.
 
 Hints only: NCCL starts one specialised kernel for many functions, and RCCL a single generic one,
-so algorithm and protocol of the name need not be those that ran. None: the name does not tell.
+so algorithm and protocol of the name need not be those that ran. None: the name does not show it.
 Names that follow a grammar are read here: generate.py, collectives.h, common.h of NVIDIA/nccl and
 ROCm/rccl (2.4 to 2.30), msccl_kernel_impl.h of ROCm/rccl, src/algorithms/dda of RCCL in
-ROCm/rocm-systems. All others stand in kernel_names.tsv, each with its source.
+ROCm/rocm-systems. All others are in kernel_names.tsv, each with its source.
 
-A collective that the copy engines alone carry out has no kernel, so no name tells it.
+A collective that only copy engines carry out has no kernel, so no name shows it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 OTHER_LIBRARIES = frozenset({"custom"})
-"""Families whose kernels neither the log of NCCL or RCCL nor torch.distributed tells of."""
+"""Families whose kernels neither NCCL's or RCCL's log nor torch.distributed records."""
 
 
 class KernelName(msgspec.Struct, frozen=True):
-    """A collective kernel's family and what else its name says."""
+    """A collective kernel's family and the other facts in its name."""
 
     family: str  # nccl, rccl, msccl, mscclpp, custom, pytorch
     op_hint: str | None = None  # value of `model.Op`
@@ -140,7 +140,7 @@ def classify(name: str) -> KernelName | None:
 
 
 def _read(base: str, name: str) -> KernelName | None:
-    """What a qualified function name tells: by the libraries' grammars, else by the table."""
+    """Hints of a qualified function name: by the libraries' grammars, else by the table."""
     for pattern, read in _READERS:
         match = pattern.fullmatch(base)
         if match is not None:
@@ -153,11 +153,11 @@ def _read(base: str, name: str) -> KernelName | None:
     return None
 
 
-Named = tuple[tuple[re.Pattern[str], str], ...]
-_NAMED: ContextVar[Named] = ContextVar("named", default=())
+NamePatterns = tuple[tuple[re.Pattern[str], str], ...]
+_NAMED: ContextVar[NamePatterns] = ContextVar("named", default=())
 
 
-def read_named(collectives: Sequence[str]) -> Named:
+def parse_name_patterns(collectives: Sequence[str]) -> NamePatterns:
     """Patterns and operations of texts of the form "REGEX=Operation".
 
     raises  ValueError for one of another form
@@ -176,7 +176,7 @@ def read_named(collectives: Sequence[str]) -> Named:
 
 
 @contextmanager
-def named(collectives: Named) -> Iterator[None]:
+def counting_as_collectives(collectives: NamePatterns) -> Iterator[None]:
     """Within it kernels with these names are collectives, whatever else is known of them.
 
     The expression is searched for in the whole name.
@@ -192,8 +192,8 @@ def named(collectives: Named) -> Iterator[None]:
         _NAMED.reset(token)
 
 
-def named_here() -> Named:
-    """Names that `named` has put in force."""
+def current_name_patterns() -> NamePatterns:
+    """Names that `counting_as_collectives` has put in force."""
     return _NAMED.get()
 
 
@@ -242,7 +242,7 @@ def _known(name: str) -> bool:
 
 
 class _Row(msgspec.Struct, frozen=True):
-    """A line of kernel_names.tsv; its head says what the columns hold."""
+    """A line of kernel_names.tsv; its head describes the columns."""
 
     pattern: re.Pattern[str]
     operation: str
@@ -274,9 +274,9 @@ def _table() -> tuple[_Row, ...]:
 
 def _row(base: str, name: str) -> _Row | None:
     """First line of the table whose pattern is the name's."""
-    whole = base + _template(name)
+    full = base + _template(name)
     return next(
-        (row for row in _table() if row.pattern.fullmatch(whole if row.with_arguments else base)),
+        (row for row in _table() if row.pattern.fullmatch(full if row.with_arguments else base)),
         None,
     )
 

@@ -48,7 +48,7 @@ class Table(msgspec.Struct, frozen=True):
         """Number of rows."""
         return len(self.rows)
 
-    def __getitem__(self, place: int | slice | str) -> Any:  # noqa: ANN401 - as `place` says
+    def __getitem__(self, place: int | slice | str) -> Any:  # noqa: ANN401 - depends on `place`
         """A row as a dict, by its number; rows as a table, by a slice; a column, by its name.
 
         raises  IndexError, KeyError for what the table does not have
@@ -83,7 +83,7 @@ class Table(msgspec.Struct, frozen=True):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The rows as an Arrow stream: what polars, pandas, pyarrow and duckdb read.
 
-        A column of whole numbers is int64, one of numbers float64, of bytes binary, of nothing but
+        A column of whole numbers is int64, one of numbers float64, of bytes binary, of only
         None null; any other is a string.
 
         requested_schema  as in the Arrow PyCapsule interface: a wish, which is not granted
@@ -117,16 +117,16 @@ def _module(name: str) -> Any:  # noqa: ANN401 - a module of any kind
 
 
 class Store(msgspec.Struct, frozen=True):
-    """A store by its path. Every method opens it, answers, and closes it again.
+    """A store, given by its path. Every method opens the store, answers and closes it.
 
-    Each answer is of one moment. All raise `CollscopeError`s: InputError for a store that is not
-    there or cannot be read, and for a run or a label that it does not hold.
+    Each answer shows one state of the store. All errors are `CollscopeError`s: InputError where the
+    store is missing or cannot be read, or lacks a run or a label.
     """
 
     path: Path
 
     def __enter__(self) -> Store:
-        """The store itself: nothing is open between two calls."""
+        """The store itself; nothing is open between two calls."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -157,7 +157,7 @@ class Store(msgspec.Struct, frozen=True):
         return [row[0] for row in self.sql(query).rows]
 
     def unmatched(self) -> dict[str, str]:
-        """The runs whose calls are not matched, each with the reason; questions to them raise."""
+        """Runs whose calls are not matched, each with the reason; questions about them raise."""
         from collscope.ingest.match import reading, unmatched  # noqa: PLC0415
 
         with reading(self.path) as connection:
@@ -204,10 +204,10 @@ class Store(msgspec.Struct, frozen=True):
     def sql(
         self, query: str, parameters: Parameters = (), *, timeout_s: float | None = None
     ) -> Table:
-        """Answer of a query over the views; it can do nothing but read.
+        """Answer of a read-only query over the views.
 
         parameters  for `?` or `:name` in the query
-        timeout_s   seconds after which it is given up; None: never
+        timeout_s   seconds after which the query is stopped; None: never
         raises      UsageError for a query that is wrong, that would write, or that takes longer
         """
         from collscope.ingest.match import reading  # noqa: PLC0415
@@ -220,7 +220,7 @@ class Store(msgspec.Struct, frozen=True):
     def stream(
         self, query: str, parameters: Parameters = (), *, timeout_s: float | None = None
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows of a query one by one, as they are read: none but the last is held in memory.
+        """Rows of a query one by one: only the last one read is held in memory.
 
         parameters, timeout_s, raises  as in `sql`
         """
@@ -238,11 +238,11 @@ class Store(msgspec.Struct, frozen=True):
         label: str | None = None,
         step_ms: float | None = None,
     ) -> Report:
-        """What collectives cost a run, with every class; `collscope.render` makes text of it.
+        """What collectives cost a run, with every class; `collscope.render` turns it into text.
 
-        system  whose ceilings the classes are held against, as `collscope report --system`
+        system  machine whose ceilings the classes are compared with, as `report --system`
         label   of the measurements to judge; None: those of the most recent source
-        step_ms  a step without the profiler, ms: what causes of long steps cost goes by it
+        step_ms  a step without the profiler, ms: the costs of causes of long steps refer to it
         raises  InputError for an unknown system or label, NoVerdictError when `system` is "fit"
                 and nothing can be fitted
         """
@@ -281,8 +281,8 @@ class Store(msgspec.Struct, frozen=True):
         system   whose reachable ceilings are the new times, instead of `label`
         step_ms  step time without the profiler, ms; None: only the ratio of the times is known
         returns  times of a step in ns, with their range `low_ns` to `high_ns`
-        raises   UsageError unless either `label` or `system` is given, and for a step time that is
-                 none; InputError for an unknown label or system, or a run without traces;
+        raises   UsageError unless either `label` or `system` is given, and for an impossible step
+                 time; InputError for an unknown label or system, or a run without traces;
                  NoVerdictError when no class has a new time, or the traces hold no step
         """
         from collscope.reports.predict.answer import PredictionRequest, predict_run  # noqa: PLC0415
@@ -305,11 +305,11 @@ class Store(msgspec.Struct, frozen=True):
         weights: str | None = None,
         system: str | None = None,
     ) -> Comparison:
-        """Labels, replay CSVs or traced runs beside the first of them, as `collscope compare`.
+        """Labels, replay CSVs or traced runs against the first of them, as `collscope compare`.
 
         run      only measurements of this run
         weights  run whose calls weight the classes
-        system   whose limits the values are held against
+        system   machine whose limits the values are compared with
         returns  `totals` and the `cells` of each class, one for each name in turn; for traced runs
                  `traced`, with the parts of a step
         raises   UsageError unless two different names are given; InputError for an unknown name,
@@ -354,7 +354,7 @@ class Store(msgspec.Struct, frozen=True):
         control  the baseline, measured once more: its differences raise the thresholds
         run      only measurements of this run
         weights  run whose calls weight the classes
-        system   whose limits the values are held against
+        system   machine whose limits the values are compared with
         raises   InputError for an unknown label, run or system
         """
         from collscope.reports.check.from_names import Names, check_labels  # noqa: PLC0415
@@ -381,7 +381,7 @@ def render(
     """An answer of a `Store` as the command prints it.
 
     format  text, md, csv, json or html; of a verdict junit and github instead of csv
-    raises  UsageError for another form
+    raises  UsageError for another format
     """
     from collscope.writing import visible  # noqa: PLC0415
 

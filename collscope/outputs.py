@@ -1,4 +1,4 @@
-"""Files on their way out: whole, in place of nothing that is needed, and nothing left beside them.
+"""Files on their way out: complete, replacing no needed file and leaving nothing behind.
 
 Every file that collscope writes by itself goes through `replaced`; what another program writes for
 it (the CSV of the replayer) is held to `require_output` before that starts.
@@ -70,22 +70,22 @@ def require_store(path: Path) -> None:
 
 
 def _require_file(path: Path, option: str) -> None:
-    """Refuse an address, of which `Path` makes s3:/bucket, and SQLite's name of a store in memory.
+    """Refuse an address, which `Path` turns into s3:/bucket, and SQLite's name for a memory store.
 
     raises  InputError
     """
     if str(path) == ":memory:":
-        raise InputError(f"{path}: no file, and a store is one. Name a file with {option}.")
+        raise InputError(f"{path}: not a file, but a store must be one. Name a file with {option}.")
     if _ADDRESS.match(str(path)) and not path.parent.exists():
-        raise InputError(f"{path}: an address, and collscope writes files. Name one with {option}.")
+        raise InputError(f"{path}: an address, but collscope writes files. Name one with {option}.")
 
 
 def require_output(path: Path, option: str = "") -> None:
     """Refuse a file that an output must not replace, under whatever name or link.
 
     option  that names the file
-    raises  InputError for a store or another SQLite file, what SQLite keeps beside one, a source of
-            the store, an input or a program of this command, and the output of another option
+    raises  InputError for a store or another SQLite file, a file that SQLite keeps next to one, a
+            source of the store, an input or a program of this command, another option's output
     """
     _require_file(path, option or "-o")
     target = os.path.realpath(path)

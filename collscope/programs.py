@@ -68,7 +68,7 @@ def named_file(text: str) -> str:
 
 def installed(name: str) -> Path | None:
     """`REPLAYER` or `MICROBENCH` as built with this installation; None when it was not built."""
-    # The build puts _bin beside the native modules, in a wheel as in an editable install.
+    # The build puts _bin next to the native modules, in a wheel as in an editable install.
     import collscope._logscan as native  # noqa: PLC0415 - doctor reports a native part that fails
 
     path = Path(native.__file__).parent / "_bin" / name
@@ -113,9 +113,9 @@ def installed_replayer() -> Path | None:
 
 
 def launchers() -> tuple[Path, ...]:
-    """Every `mpiexec`: beside this Python (from a wheel) first, then another one in PATH.
+    """Every `mpiexec`: next to this Python (from a wheel) first, then another one in PATH.
 
-    The replayer is linked with the MPI beside this Python where there is one, and a launcher of
+    The replayer is linked with the MPI next to this Python where there is one, and a launcher of
     another implementation would start each rank as a job of its own.
     """
     beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))

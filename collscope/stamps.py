@@ -15,9 +15,9 @@ and counted. A row is not believed when
    end of the one before, and in 43 915 of a ROCm trace such overlaps last 55 us at most. One wrong
    stamp explains the row that reaches over the others, two or more would be needed to make the
    others wrong. Where more than one row in a hundred of a stream does so, the source's "streams"
-   run several rows at once (shared hardware queues, graphs), and the rule says nothing.
+   run several rows at once (shared hardware queues, graphs), and the rule does not apply.
 4. `OUTLYING`: it is no collective, lasts `LONG_NS` or more, and longer than everything else of its
-   source takes from first start to last end. Of fewer than `FEW` other rows that says nothing.
+   source takes from first start to last end. With fewer than `FEW` other rows it does not apply.
 5. `MISPLACED`: it starts `LONG_NS` or more after rows of its own stream that were launched later,
    or before rows launched earlier: a stream runs in the order of the launches. (Not less: a launch
    may be held up for seconds while another thread launches.) Where the source has the time at which
@@ -38,7 +38,7 @@ microseconds. Equal rows of one launch are one row, recorded twice.
 In 500 000 rows of CUDA traces no collective overlaps another of its stream by a microsecond, and no
 two rows of one start by more. So collectives of a stream that overlap by more than half of the
 shorter, rows of one start and pairs of equal rows of one launch are no overlap of dependent
-launches: stamps are rounded to more than the kernels last, lengths are wrong, or rows stand there
+launches: stamps are rounded to more than the kernels last, lengths are wrong, or rows are there
 twice. Where they are many, which rows are right is unknown.
 
 The host waits for the device or for a stream until its rows have ended. Rows that end `OVERLAP_NS`
@@ -86,7 +86,7 @@ OVERLAP_NS = 1_000_000
 LONG_NS = 60 * 10**9
 # A block of a kernel takes microseconds to tens of them; overlaps of ROCm's rows last as long.
 _BESIDE_NS = 100_000
-FEW = 10  # rows that tell how long a source is
+FEW = 10  # rows needed to know how long a source is
 _NO_STREAM = ("", "None", "copy")  # labels of a trace's rows that name no stream or queue
 _QUEUE = "queue "  # how labels of hardware queues begin: several streams share them
 _US = 1_000  # ns
@@ -116,8 +116,8 @@ _MESSAGES = {
     ),
     MISPLACED: (
         "misplaced_time",
-        "Rows that start a minute or more out of the order of their stream's launches are left out "
-        "of all numbers: a clock jumped, or a stamp is wrong.",
+        "Rows that start a minute or more out of the launch order of their stream are left out of "
+        "all numbers: a clock jumped, or a stamp is wrong.",
     ),
 }
 _UNTIMED_CALL = (
@@ -133,8 +133,8 @@ _LONG_WAIT = (
 
 _APART = (
     "row_apart",
-    "Rows that are apart from the rest of the source by a minute, and by more than the rest lasts,"
-    " are kept. If a clock jumped there, idle times and spans are wrong.",
+    "Rows a minute or more away from the rest of the source, and further than the rest lasts, are "
+    "kept. If a clock jumped there, idle times and spans are wrong.",
 )
 _ZERO_LENGTH = (
     "zero_length",
@@ -186,7 +186,7 @@ class StampJudgement(msgspec.Struct, frozen=True):
 
     reason: npt.NDArray[np.int8]  # (rows,) BELIEVED, or why not
     long_waits: Ints  # believed collectives that are longer than all the rest
-    apart: Ints  # believed rows that stand far from all the rest
+    distant: Ints  # believed rows that stand far from all the rest
     overlaps: Ints  # rows that overlap others of their stream as cannot be, where they are many
     after_wait: Ints  # rows that end after the host waited for them, where they are many
     disordered: Ints  # rows out of the order of their stream's launches, where they are many
@@ -235,9 +235,9 @@ def judge(
         ((start % _US == 0) & (end % _US == 0)).all()
     )  # rounded to 0 where shorter
     zero = np.flatnonzero(kernels & (reason == BELIEVED) & (end == start) & (not in_microseconds))
-    apart = _apart(start, end, reason)
+    distant = _distant(start, end, reason)
     return StampJudgement(
-        reason, long_waits, apart, overlaps, _after_wait(end, launches, reason),
+        reason, long_waits, distant, overlaps, _after_wait(end, launches, reason),
         disordered, zero, int(kernels.sum()),
     )  # fmt: skip
 
@@ -392,7 +392,7 @@ def _together(
 def _long_beside(begin: Ints, finish: Ints, launch: Ints) -> Bools:
     """Rows of one stream that begin long before an earlier one ends, and by half of the shorter.
 
-    Rows of one launch are a graph's, whose branches run beside each other.
+    Rows of one launch are a graph's, whose branches run at the same time.
     """
     found = np.zeros(len(begin), dtype=bool)
     reach = np.maximum.accumulate(finish)[:-1]
@@ -470,7 +470,7 @@ def _judge_lengths(start: Ints, end: Ints, collective: Bools, reason: npt.NDArra
     return waits
 
 
-def _apart(start: Ints, end: Ints, reason: npt.NDArray[np.int8]) -> Ints:
+def _distant(start: Ints, end: Ints, reason: npt.NDArray[np.int8]) -> Ints:
     """Few rows at either end of the source, behind a gap longer than all the rest."""
     good = np.flatnonzero(reason == BELIEVED)
     few = max(1, len(good) // _EXCEPTIONAL)
@@ -507,7 +507,7 @@ def diagnostics(found: StampJudgement, excerpt: Callable[[int], str]) -> list[Di
         (Severity.DATA_LOSS, found.disordered, _DISORDERED),
         (Severity.DATA_LOSS, found.zero_length, _UNTIMED_KERNELS if untimed else _ZERO_LENGTH),
         (Severity.NOTICE, found.long_waits, _LONG_WAIT),
-        (Severity.NOTICE, found.apart, _APART),
+        (Severity.NOTICE, found.distant, _APART),
     )
     for severity, rows, what in kept:
         if len(rows):

@@ -40,7 +40,7 @@ _POOL_FROM = 4  # classes below which there is nothing to pool
 ENOUGH_ROUNDS = 3  # from here on rounds are the units that are compared, not samples
 _ALIKE = 0.25  # correlation of classes' errors in a round, as long as few rounds show it
 _SURE = 0.001  # one-sided probability at which two estimates of one error are held together
-# Of two labels that did not take turns, assumed: what no spread within one of them can tell.
+# Of two labels that did not take turns, assumed: what no spread within one of them can show.
 LAUNCH_NOISE = 0.02  # between launches, where a label has fewer than `ENOUGH_ROUNDS`
 SESSION_NOISE = 0.01  # between sessions (clocks, heat, neighbours), where it has enough
 # A short call lasts as long as the host takes to launch it, which stays high or low for minutes; a
@@ -60,8 +60,8 @@ def t_tail(t: float, freedom: float) -> float:
     f = max(freedom, 1.0)
     if f >= _NORMAL_FROM:
         return math.erfc(t / math.sqrt(2)) / 2
-    whole = f + t * t
-    both = _incomplete_beta(f / whole, t * t / whole, f / 2, 0.5)
+    total = f + t * t
+    both = _incomplete_beta(f / total, t * t / total, f / 2, 0.5)
     return both / 2 if t >= 0 else 1 - both / 2
 
 
@@ -139,7 +139,7 @@ class Samples(msgspec.Struct, frozen=True):
 
     @property
     def time_us(self) -> float:
-        """The time that is told of the class: the median over its rounds of their medians."""
+        """The time reported for the class: the median over its rounds of their medians."""
         return median(median(samples) for samples in self.rounds.values())
 
     @property
@@ -152,7 +152,7 @@ class Effect(msgspec.Struct, frozen=True):
     """ln(time of the second / time of the first) of one class."""
 
     log_ratio: float
-    error: float | None  # standard error; None: one sample each, nothing tells the noise
+    error: float | None  # standard error; None: one sample each, the noise is unknown
     freedom: float  # degrees of freedom behind the error
     paired: bool  # from rounds that both labels have, measured in turns
     few: bool = False  # fewer than `ENOUGH_ROUNDS` launches of a label: how they differ is assumed
@@ -229,7 +229,7 @@ def _host_noise(samples: Samples) -> float:
 
 
 def _with_prior(effect: Effect, common: float, host: float) -> Effect:
-    """The effect with its variance moderated; `common` is 0 where too few classes tell one."""
+    """The effect with its variance moderated; `common` is 0 where too few classes show one."""
     if effect.error is None or (not common and host <= effect.error**2):
         return effect
     return _moderated(effect, max(common, host))
@@ -275,10 +275,10 @@ def _effect(first: Samples, second: Samples) -> Effect:
             paired=True,
             by_round=by_round,
         )
-    return apart(_units(first), _units(second))
+    return unpaired_effect(_units(first), _units(second))
 
 
-def apart(first: Sequence[float], second: Sequence[float]) -> Effect:
+def unpaired_effect(first: Sequence[float], second: Sequence[float]) -> Effect:
     """Effect of two series of independent times, with the error that they show themselves."""
     logs = [[math.log(t) for t in times] for times in (first, second)]
     ratio = median(logs[1]) - median(logs[0])
@@ -380,8 +380,8 @@ def weighted_total(parts: Sequence[Effect], weights: Sequence[float]) -> Effect:
 
     Its error is not known as soon as that of one part with a weight is not.
     """
-    whole = sum(weights)
-    shares = [w / whole for w in weights]
+    weight_sum = sum(weights)
+    shares = [w / weight_sum for w in weights]
     counted = [(s, e) for s, e in zip(shares, parts, strict=True) if s]
     ratio = sum(s * e.log_ratio for s, e in counted)
     terms = [

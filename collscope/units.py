@@ -41,7 +41,7 @@ def parse_seconds(text: str) -> float:
     match = _TIME.match(text)
     if match is None or not float(match[1]):
         raise UsageError(
-            f"time '{text}': no time above 0. Write seconds, or use s, m, h, as in 30s."
+            f"time '{text}': not a time above 0. Write seconds, or use s, m, h, as in 30s."
         )
     return float(match[1]) * _SECONDS[match[2]]
 
@@ -52,7 +52,7 @@ def require_step_ms(value: float | None) -> float | None:
     raises  UsageError when it is no time: 0, below 0, infinite or NaN
     """
     if value is not None and not 0 < value < math.inf:
-        raise UsageError(f"step time of {value:g} ms: no step takes that. Give more than 0.")
+        raise UsageError(f"step time of {value:g} ms: not the time of a step. Give more than 0.")
     return value
 
 
@@ -73,9 +73,9 @@ def require_step_like(step_ms: float | None, recorded_ns: float) -> None:
     ratio = 1e6 * step_ms / recorded_ns
     if not 1 / OTHER_UNIT <= ratio <= OTHER_UNIT:
         raise UsageError(
-            f"step time of {step_ms:g} ms: {ratio:.3g} times the recorded step of"
-            f" {recorded_ns / 1e6:.4g} ms, and a profiler costs less. Give milliseconds, of one"
-            " step of this job ('ingest trace --steps' sets how many a trace holds)."
+            f"step time of {step_ms:g} ms: {ratio:.3g} times the recorded step of "
+            f"{recorded_ns / 1e6:.4g} ms, which no profiler explains. Give milliseconds, of one "
+            "step of this job ('ingest trace --steps' sets how many a trace holds)."
         )
 
 
@@ -135,13 +135,13 @@ def count(number: int | None, one: str, many: str | None = None) -> str:
     return f"{known} {one}" if number == 1 else f"{known} {many or one + 's'}"
 
 
-def count_of(some: int, whole: int, one: str, many: str | None = None) -> str:
+def count_of(some: int, total: int, one: str, many: str | None = None) -> str:
     """Some of a whole, with its noun.
 
     >>> count_of(1, 14, "class", "classes"), count_of(1, 1, "rank")
     ('1 of 14 classes', '1 of 1 rank')
     """
-    return f"{some} of {count(whole, one, many)}"
+    return f"{some} of {count(total, one, many)}"
 
 
 def are(number: int) -> str:

@@ -11,7 +11,7 @@ import textwrap
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
-# What a machine that runs tests takes for a command where it stands in a log: GitHub `::name` where
+# What a machine that runs tests takes for a command where it is in a log: GitHub `::name` where
 # a line begins (actions/runner, ActionCommand.cs), and `##[name]` anywhere, Azure Pipelines
 # `##vso[name]` anywhere (azure-pipelines-agent, Command.cs).
 _COMMAND = re.compile(r"^([ \t]*):(?=:)|#(?=#(?:\[|vso\[))", re.MULTILINE)

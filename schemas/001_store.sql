@@ -107,7 +107,7 @@ CREATE TABLE _tuning (
 );
 
 -- Narrow on purpose: inserting calls is the largest part of storing a big log, and costs by the
--- column. What calls share stands in _call_total.
+-- column. _call_total has what calls share.
 CREATE TABLE _call_row (
     call_id INTEGER PRIMARY KEY,
     total_id INTEGER NOT NULL, -- of _call_total

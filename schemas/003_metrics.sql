@@ -7,7 +7,7 @@ CREATE TABLE _metric (
     name TEXT NOT NULL,
     value REAL NOT NULL,
     unit TEXT, -- s, ms, samples/s, …
-    higher_is_better INTEGER, -- 1, 0, NULL when the unit does not tell
+    higher_is_better INTEGER, -- 1, 0, NULL when the unit does not show it
     label TEXT NOT NULL, -- setting, library or machine
     line INTEGER
 );

@@ -1,14 +1,14 @@
--- Store, version 4: traces of kernels, recordings of calls, and what both tell once they are joined.
+-- Store, version 4: traces of kernels, recordings of calls, and what both show once they are joined.
 
 ALTER TABLE _kernel ADD COLUMN launch_ns INTEGER; -- start of the host call that launched it
--- Part of the kernel's time with no compute kernel beside it.
+-- Part of the kernel's time not hidden by compute.
 ALTER TABLE _kernel_call ADD COLUMN exposed_ns INTEGER;
 
 -- One row per rank or device of a trace. Its kernels are consecutive rows of _kernel.
 CREATE TABLE _trace (
     trace_id INTEGER PRIMARY KEY,
     source_id INTEGER NOT NULL REFERENCES _source ON DELETE CASCADE,
-    rank INTEGER, -- world rank as the trace tells it
+    rank INTEGER, -- world rank in the trace
     world_size INTEGER,
     host TEXT,
     device TEXT,
@@ -28,7 +28,7 @@ CREATE TABLE _recording (
 -- Found by matching: one row per trace that counts (of two with one rank the first does).
 CREATE TABLE _trace_rank (
     trace_id INTEGER PRIMARY KEY REFERENCES _trace ON DELETE CASCADE,
-    rank INTEGER NOT NULL, -- as told, else the smallest free number
+    rank INTEGER NOT NULL, -- of the source, else the smallest free number
     clock_offset_ns INTEGER NOT NULL,
     clock_error_ns REAL NOT NULL,
     clock_drift REAL NOT NULL,

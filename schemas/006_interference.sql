@@ -1,4 +1,4 @@
--- Store, version 6: computation and collectives beside each other.
+-- Store, version 6: compute and collectives at the same time.
 
 CREATE TABLE _interference (
     interference_id INTEGER PRIMARY KEY,

@@ -1,5 +1,5 @@
 -- Store, version 10: the ranks that should take part in a call are those of its group, traced or not;
--- NULL where nothing tells them. Stores of before counted the ranks with a trace: they are matched
+-- NULL where they are unknown. Stores of before counted the ranks with a trace: they are matched
 -- again.
 
 DROP TABLE _call_time;

@@ -1,4 +1,4 @@
--- Store, version 12: waits of kernels whose call no log line tells, and waits and lateness of each rank
+-- Store, version 12: waits of kernels whose call no log line has, and waits and lateness of each rank
 -- by the kernel trace in RCCL's logs. Runs that hold such a trace are matched again.
 
 CREATE TABLE _kernel_call_new (
@@ -6,7 +6,7 @@ CREATE TABLE _kernel_call_new (
     call_id INTEGER REFERENCES _call_row ON DELETE CASCADE, -- NULL: of no line of a log
     transfer_ns INTEGER, -- after the last rank came
     wait_ns INTEGER, -- this kernel's duration minus transfer_ns
-    exposed_ns INTEGER -- part with no compute kernel beside it
+    exposed_ns INTEGER -- part not hidden by compute
 );
 INSERT INTO _kernel_call_new SELECT kernel_id, call_id, transfer_ns, wait_ns, exposed_ns FROM _kernel_call;
 DROP TABLE _kernel_call;

@@ -3,7 +3,7 @@
 DROP TABLE _trace_rank; -- written again by the matching
 CREATE TABLE _trace_rank (
     trace_id INTEGER PRIMARY KEY REFERENCES _trace ON DELETE CASCADE,
-    rank INTEGER NOT NULL, -- as told, else the smallest free number
+    rank INTEGER NOT NULL, -- of the source, else the smallest free number
     clock_offset_ns INTEGER NOT NULL,
     clock_error_ns REAL NOT NULL,
     clock_drift REAL NOT NULL,

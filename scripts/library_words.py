@@ -45,7 +45,7 @@ NVIDIA AMD Intel Instinct Kind Accum Block Dispatch LDS SGPR VGPR Workgroup Agen
 # Words of the sources that hosts are called by as well.
 _NOT = {"node9", "host9", "localhost9", "Rome", "server9", "worker9"}
 _STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
-# What stands for a value in a format, and what a letter behind a backslash stands for.
+# What replaces a value in a format, and what a letter behind a backslash stands for.
 _FORMAT = re.compile(r"%[-+ #0]*[\d.*]*(?:hh|ll|[hlzjt])?[diouxXeEfgGcsp]")
 _ESCAPE = re.compile(r"\\(?:x[0-9a-fA-F]{2}|[abdfnrstvwABDSWZ])")
 _WORD = re.compile(r"[^\W\d_]\w*(?:[-.]\w+)*")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from collscope.model import CollectiveClass, Datatype, Op, Redop
-from collscope.reports.compare.labels import CIRCUMSTANCES, Label, Measured
+from collscope.reports.compare.labels import CIRCUMSTANCES, Label, MeasuredClass
 from collscope.stats import Samples
 
 
@@ -28,7 +28,7 @@ def label(
     calls: int | None = 100,
 ) -> Label:
     """A label from its samples in us by class and round."""
-    classes = {k: Measured(Samples(rounds), None, calls) for k, rounds in times.items()}
+    classes = {k: MeasuredClass(Samples(rounds), None, calls) for k, rounds in times.items()}
     return Label(name, classes, 0, dict.fromkeys(CIRCUMSTANCES, ()))
 
 

@@ -72,25 +72,27 @@ def test_library_versions_paths_and_devices(libraries: Path) -> None:
 def test_the_recorder_is_held_against_the_library(libraries: Path) -> None:
     if not doctor.installed_recorder():
         pytest.skip("the recorder was not built")
-    assert "whether the job's takes it is not known" in diagnosed(libraries)["recorder"].detail
+    assert (
+        "unknown whether the job's library supports it" in diagnosed(libraries)["recorder"].detail
+    )
     compile_library(libraries / "libnccl.so.2", NCCL_2_28_9)
     check = diagnosed(libraries)["recorder"]
     path = doctor.installed_recorder()
-    assert check == Check("recorder", True, f"{path} (NCCL 2.28.9 takes it as v5)")
+    assert check == Check("recorder", True, f"{path} (NCCL 2.28.9 supports it as v5)")
 
 
 @pytest.mark.parametrize(
     ("library", "version", "words"),
     [
-        ("NCCL", "2.26.2", "takes it as v3"),
-        ("NCCL", "2.27.7", "level calls alone: NCCL 2.27.7 writes out of bounds"),
-        ("RCCL", "2.30.4", "its DDA kernels pass it by"),
-        ("NCCL", "2.25.1", "does not take it: 2.26 on"),
-        ("NCCL", "?", "is not known"),
+        ("NCCL", "2.26.2", "supports it as v3"),
+        ("NCCL", "2.27.7", "level calls only: NCCL 2.27.7 writes out of bounds"),
+        ("RCCL", "2.30.4", "its DDA kernels bypass it"),
+        ("NCCL", "2.25.1", "does not support it: needs 2.26 or later"),
+        ("NCCL", "?", "its version is unknown"),
     ],
 )
 def test_what_a_library_takes(library: str, version: str, words: str) -> None:
-    assert words in doctor.taken_by(library, version)
+    assert words in doctor.recorder_support(library, version)
 
 
 def test_runtime_without_driver_has_no_usable_gpu(libraries: Path) -> None:

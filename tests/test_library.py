@@ -183,7 +183,7 @@ def test_queries_take_values_and_stream_rows(samples: Path, db_path: Path) -> No
     rows = store.stream(endless)
     assert [next(rows) for _ in range(3)] == [(1,), (2,), (3,)]
     rows.close()
-    with pytest.raises(UsageError, match="not done after 0"):
+    with pytest.raises(UsageError, match="not finished after 0"):
         list(store.stream(endless, timeout_s=0.01))
 
 

@@ -20,8 +20,27 @@ def test_the_recipe_ends_at_the_answers_shown(recorded_jobs: Path, tmp_path: Pat
         traces = sorted((recorded_jobs / "scheduled" / setting / "fsdp").glob("light.*"))
         assert collscope("ingest", "trace", *traces, *to_run).code == 0
     report, prediction = re.findall(r"^```text\n(.*?)^```$", README.read_text("utf-8"), re.M | re.S)
-    assert report in collscope("report", "--system", "h200", *db).out
+    asked = ("report", "--system", "h200", "--step-ms", "80.6", *db)
+    assert report == collscope(*asked, "--brief").out
+    gain = re.search(
+        r"faster\s+collectives\s+would\s+gain\s+([\d.]+ %)\s+at\s+most", README.read_text("utf-8")
+    )
+    assert gain is not None
+    assert re.search(rf"0\.0 % faster\s+\(0\.0 to {gain[1]}\)", collscope(*asked).out)
     assert prediction in collscope("predict", "--with", "ch2", "--step-ms", "80.6", *db).out
+
+
+def test_the_prediction_described_is_the_one_printed(samples: Path, tmp_path: Path) -> None:
+    db = ("--db", tmp_path / "t.db")
+    assert collscope("ingest", "trace", samples / "traces" / "ringll", *db).code == 0
+    described = re.search(
+        r"answers: ([\d.]+) ms instead of ([\d.]+) \(([\d.]+) to ([\d.]+)\), ([\d.]+ %) shorter",
+        " ".join(README.read_text("utf-8").split()),
+    )
+    assert described is not None
+    new, old, low, high, gain = described.groups()
+    answer = collscope("predict", "--system", "h200", *db).out
+    assert f"{old} -> {new} ms ({low} to {high}), {gain} shorter" in answer
 
 
 def test_the_step_times_shown_are_those_measured(recorded_jobs: Path) -> None:
@@ -52,13 +71,13 @@ def test_the_step_time_says_what_the_profiler_costs(
     traces = sorted((recorded_jobs / "scheduled" / "default" / "ddp").glob(f"{kind}.*"))
     assert collscope("ingest", "trace", *traces, *db).code == 0
     text = " ".join(collscope("report", *db).out.split())
-    assert f"The traces show {told} activities: with" in text
+    assert f"The traces have {told} activities: recording" in text
     # the step without the profiler takes 61.7 ms: it was 1.29 and 1.64 times that
     assert ("up to 1.64 x" in text, "up to 1.42 x" in text) == (kind == "full", kind == "light")
     (recorded,) = re.findall(r"A step takes ([\d.]+) ms", text)
     assert round(float(recorded) / 61.663, 2) == {"light": 1.29, "full": 1.64}[kind]
     if kind == "full":  # which tells the sizes, without logs
         said = collscope("predict", "--system", "h200", *db).out
-        assert "Both times are of steps with the profiler, as recorded." in said
+        assert "Both times include the profiler, as recorded." in said
         given = collscope("predict", "--system", "h200", "--step-ms", "61.7", *db).out
-        assert "Both times are of steps" not in given
+        assert "Both times include the profiler" not in given

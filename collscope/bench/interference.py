@@ -18,7 +18,7 @@ from collscope.bench.start import check_start, error_of, read_csv, start_microbe
 from collscope.errors import CollscopeError, InputError, ReplayError, UsageError
 from collscope.ingest.commands import ingest_csvs
 from collscope.ingest.match import reading, require_matched
-from collscope.ingest.progress import SILENT
+from collscope.ingest.progress import NO_PROGRESS
 from collscope.model import Interference
 from collscope.parsers.interference_csv import parse
 from collscope.replay.build import Planned
@@ -35,7 +35,7 @@ from collscope.replay.variants import Variant, schedule
 DEFAULT_LABEL = "interference"
 DEFAULT_SWEEP = "allreduce,allgather,sendrecv:1M,16M,256M"
 _WHERE = "bench interference"
-_ROUNDS = 3  # of several settings, where the command line says nothing
+_ROUNDS = 3  # of several settings, where the command line has none
 # Not inherited from the shell: without a number of channels the library chooses.
 CHANNEL_VARIABLES = (
     "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
@@ -45,7 +45,7 @@ _MOST_CHANNELS = 128  # RCCL's limit; NCCL's is 64
 _CTAS_SINCE = (2, 17)
 _WHEELS = ("cublas", "cuda_nvrtc", "cu1?")  # folders of the package nvidia
 
-# The classes of a run that compute kernels run beside, most of it first.
+# The classes of a run that overlap compute kernels, most overlap first.
 _BESIDE = """
 SELECT t.class_id
 FROM kernels k JOIN call_times t ON t.run = k.run AND t.call_id = k.call_id
@@ -56,14 +56,14 @@ ORDER BY TOTAL(k.end_ns - k.start_ns - k.exposed_ns) DESC
 
 
 class InterferenceRequest(msgspec.Struct, frozen=True):
-    """What to measure, as the command line says it; None leaves a choice to the program."""
+    """What to measure, from the command line; None leaves a choice to the program."""
 
     nranks: int | None = None
     sweep: str | None = None
     datatypes: str = "bfloat16"
-    overlapped: bool = False  # the run's classes that compute kernels run beside
+    overlapped: bool = False  # the run's classes that overlap compute kernels
     limit: int = 5  # of those
-    channels: str | None = None  # parted by commas
+    channels: str | None = None  # separated by commas
     rounds: int | None = None
     compute: str = "auto"
     blas: str | None = None
@@ -79,14 +79,14 @@ class InterferenceRequest(msgspec.Struct, frozen=True):
     launcher: str | None = None
 
 
-class Measured(msgspec.Struct, frozen=True):
+class MeasuredInterference(msgspec.Struct, frozen=True):
     """What was measured; if it ended early, also why."""
 
     rows: tuple[Interference, ...]
     error: CollscopeError | None = None
 
 
-def measure_interference(request: InterferenceRequest, target: Target) -> Measured:
+def measure_interference(request: InterferenceRequest, target: Target) -> MeasuredInterference:
     """Measure on this machine; finished rows are in the store, and in the CSV where one is named.
 
     raises  UsageError, InputError for what cannot be measured; CollscopeError when nothing was
@@ -109,7 +109,7 @@ def measure_interference(request: InterferenceRequest, target: Target) -> Measur
         if rows:
             ingest_csvs([str(csv)], target.db, target.run)
     good = sum(row.status == "ok" for row in rows)
-    return Measured(rows, error_of(ended, _WHERE, target, rows=len(rows), good=good))
+    return MeasuredInterference(rows, error_of(ended, _WHERE, target, rows=len(rows), good=good))
 
 
 @contextlib.contextmanager
@@ -163,7 +163,7 @@ def channel_variants(
 def _named_ctas(request: InterferenceRequest, numbers: Sequence[int]) -> bool:
     """Whether the library that will be used knows NCCL_MAX_CTAS.
 
-    raises  UsageError when channels are asked for and there is no library
+    raises  UsageError when channels are requested and there is no library
     """
     if not numbers:
         return False
@@ -197,10 +197,10 @@ def _overlapped(request: InterferenceRequest, target: Target) -> Planned:
         ids = [str(row[0]) for row in connection.execute(_BESIDE, (target.run,))]
     if not ids:
         raise InputError(
-            f"{target.db}: no class of run '{target.run}' runs beside compute kernels. Ingest the "
+            f"{target.db}: no class of run '{target.run}' overlaps compute kernels. Ingest the "
             "traces of its ranks, or measure a --sweep."
         )
-    planned = make_plan(Source(target.db, target.run), SILENT)
+    planned = make_plan(Source(target.db, target.run), NO_PROGRESS)
     known = {str(c.id) for c in planned.plan.classes}
     only = ",".join([i for i in ids if i in known][: request.limit])
     if not only:
@@ -245,7 +245,7 @@ def _launch_all(
 
 
 def _library_path() -> tuple[tuple[str, str], ...]:
-    """Where Python wheels keep a BLAS and a compiler, unless the user says where to look."""
+    """Where Python wheels keep a BLAS and a compiler, unless the user names a place."""
     wheels = importlib.util.find_spec("nvidia")
     if "COLLSCOPE_LIBRARY_PATH" in os.environ or wheels is None:
         return ()

@@ -26,11 +26,11 @@ _WHERE = "bench memcpy"
 
 
 class CopyRequest(msgspec.Struct, frozen=True):
-    """What to measure, as the command line says it; None leaves a choice to the program."""
+    """What to measure, from the command line; None leaves a choice to the program."""
 
     sizes: str = DEFAULT_SIZES
-    pairs: str = "all"  # or SRC:DST parted by commas
-    only: str | None = None  # of GROUPS, parted by commas
+    pairs: str = "all"  # or SRC:DST separated by commas
+    only: str | None = None  # of GROUPS, separated by commas
     backend: str = "auto"
     runtime: str | None = None
     budget_s: float | None = None  # per row
@@ -79,9 +79,9 @@ def measure_copies(request: CopyRequest, target: Target) -> CopiesMeasured:
     rows = len(found.copies)
     if ended == Ended(0) and began and request.only is not None and not rows:
         raise UsageError(
-            f"{_WHERE} --only {request.only}: not available here. Without a GPU there are copies "
-            "within a process, ipc (a shared window) and peer (messages), but none to a host: name "
-            "one of those. Copies between GPUs need two."
+            f"{_WHERE} --only {request.only}: not available here. Without a GPU, name one of "
+            "copies within a process, ipc (a shared window) and peer (messages). There are none to "
+            "a host. Copies between GPUs need two GPUs."
         )
     return CopiesMeasured(found, error_of(ended, _WHERE, target, rows=rows, good=rows))
 

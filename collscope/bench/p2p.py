@@ -29,7 +29,7 @@ KINDS = {"one-way": (ONE_WAY,), "two-way": (TWO_WAY,), "both": (ONE_WAY, TWO_WAY
 
 
 class P2pRequest(msgspec.Struct, frozen=True):
-    """What to measure, as the command line says it."""
+    """What to measure, from the command line."""
 
     nranks: int
     pairs: str = "all"
@@ -50,7 +50,7 @@ class P2pRun(msgspec.Struct, frozen=True):
     """What was measured; if it ended early, also why."""
 
     nranks: int
-    pairs: tuple[Pair, ...]  # as asked for
+    pairs: tuple[Pair, ...]  # as requested
     variants: tuple[str, ...]
     results: tuple[Result, ...]
     points: int  # pairs and sizes that were to be measured of each variant

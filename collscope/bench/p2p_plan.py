@@ -14,7 +14,7 @@ import msgspec
 
 from collscope.errors import UsageError
 from collscope.model import Datatype, Op
-from collscope.replay.measure import Part
+from collscope.replay.measure import PlanPart
 from collscope.replay.plan import (
     SEQUENCE,
     UNIQUE,
@@ -30,8 +30,8 @@ from collscope.replay.sweep import sizes_of
 from collscope.units import format_size
 
 ONE_WAY, TWO_WAY, PING_PONG = "one-way", "two-way", "ping-pong"
-CURVE_SIZES = "4K..1G*4"  # of the first pair, where nothing else is asked for
-MATRIX_SIZES = "64K,1M,16M,256M"  # of the others
+CURVE_SIZES = "4K..1G*4"  # of the first pair, unless sizes are given
+MATRIX_SIZES = "64K,1M,16M,256M"  # of the remaining pairs
 LATENCY_BYTES = 8
 ROUND_TRIPS = 100  # of a pass
 PASSES = 21  # of a ping-pong; each is a sample
@@ -105,10 +105,10 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def sizes_by_pair(pairs: Sequence[Pair], asked: str | None) -> dict[Pair, tuple[int, ...]]:
-    """Sizes of every pair: what is asked for, else many of the first and a few of the others."""
-    if asked is not None:
-        return dict.fromkeys(pairs, parse_sizes(asked))
+def sizes_by_pair(pairs: Sequence[Pair], requested: str | None) -> dict[Pair, tuple[int, ...]]:
+    """Sizes of every pair: the requested ones, else many of the first pair, few of the rest."""
+    if requested is not None:
+        return dict.fromkeys(pairs, parse_sizes(requested))
     few = len(pairs) <= _FEW_PAIRS
     sizes = dict.fromkeys(pairs, parse_sizes(CURVE_SIZES if few else MATRIX_SIZES))
     sizes[pairs[0]] = parse_sizes(CURVE_SIZES)
@@ -118,7 +118,7 @@ def sizes_by_pair(pairs: Sequence[Pair], asked: str | None) -> dict[Pair, tuple[
 class Prepared(msgspec.Struct, frozen=True):
     """The parts of a measurement, and the exchanges that they hold."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PlanPart, ...]
     exchanges: tuple[Exchange, ...]
     points: int  # exchanges and sizes, which are to be measured
 
@@ -146,12 +146,12 @@ def prepare(
         for number, (size, exchange) in enumerate(runs)
     )
     suffixes = {number: exchange.suffix for number, (_, exchange) in enumerate(runs)}
-    parts = [Part(Plan(UNIQUE, nranks, comms, classes), suffix_of=suffixes)]
+    parts = [PlanPart(Plan(UNIQUE, nranks, comms, classes), suffix_of=suffixes)]
     exchanges = list(wanted)
     for pair in both if latency else ():
         exchange = Exchange(PING_PONG, *pair)
         exchanges.append(exchange)
-        parts.append(Part(_ping_pong(pair, nranks, len(classes)), exchange.suffix))
+        parts.append(PlanPart(_ping_pong(pair, nranks, len(classes)), exchange.suffix))
     points = len(classes) + len(parts) - 1
     return Prepared(tuple(parts), tuple(exchanges), points)
 

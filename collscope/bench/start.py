@@ -46,8 +46,8 @@ def start_microbench(job: Job, csv: Path, what: str) -> Ended:
     """Run a benchmark to its end; its messages go to standard error.
 
     job     its program None: the one of this installation
-    csv     where its rows go: a terminal is told their number
-    what    the terminal is told is measured
+    csv     where its rows go: a terminal shows their number
+    what    is measured, for the terminal
     raises  MissingToolError when a program is missing; KeyboardInterrupt after the ranks ended
     """
     path = find_program(MICROBENCH, job.program, PROGRAM_OPTION)
@@ -93,7 +93,7 @@ def error_of(
     kept = f"{good} rows are kept in {os.path.relpath(target.csv or target.db)}."
     error = _error_of(ended, where, kept if good else "Nothing was measured.", program)
     if not rows:
-        raise error or ReplayError(f"{where}: ended without a result. Is it {program}?")
+        raise error or ReplayError(f"{where}: ended without a result. Check that it is {program}.")
     return error
 
 
@@ -102,7 +102,7 @@ def _error_of(ended: Ended | None, where: str, kept: str, program: str) -> Colls
         return BenchInterruptedError(f"{where}: interrupted. {kept}")
     if ended.signal is not None:
         name = signal.Signals(ended.signal).name
-        return ReplayError(f"{where}: a process was ended by signal {name}. {kept}")
+        return ReplayError(f"{where}: a process was killed by signal {name}. {kept}")
     if ended.status == 0:
         return None
     kind = _ERRORS.get(ended.status, ReplayError)

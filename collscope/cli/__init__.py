@@ -22,7 +22,7 @@ from typer.core import TyperGroup
 
 from collscope import __version__
 from collscope.cli.deferred import Deferred
-from collscope.cli.options import discard, tell, unwritten
+from collscope.cli.options import discard_output, print_stderr, write_error_message
 from collscope.cli.values import HELP, convert_lightly
 from collscope.errors import CollscopeError, UsageError
 from collscope.outputs import begin_command
@@ -34,26 +34,26 @@ COMMANDS = (
     Deferred(
         "record",
         "record:record",
-        "Log or record a job's collectives, and print the report.",
+        "Log or record a job's collectives and print the report.",
         # What stands behind the command's name is the job's, its options too.
         {"allow_interspersed_args": False},
     ),
-    Deferred("watch", "watch:watch", "What a job does while the recorder records it."),
-    Deferred("attach", "attach:attach", "Record a running job for a while, and print the report."),
+    Deferred("watch", "watch:watch", "Show what a job does while it is recorded."),
+    Deferred("attach", "attach:attach", "Record a running job for a while and print the report."),
     Deferred(
         "report",
         "report:report",
-        "What collectives cost a run, and what better ones would gain.",
+        "Show what collectives cost a run and what faster ones save.",
     ),
     Deferred(
         "hang",
         "hang:hang",
-        "Which rank holds up a job that hangs.",
+        "Find the rank that holds up a hung job.",
     ),
     Deferred(
         "compare",
         "judge:compare",
-        "Compare labels or traced runs: speed-ups, crossovers.",
+        "Compare labels or traced runs: speed-ups and crossovers.",
     ),
     Deferred(
         "check",
@@ -63,7 +63,7 @@ COMMANDS = (
     Deferred(
         "predict",
         "predict:predict",
-        "Step time of a traced run after a change, by simulation.",
+        "Simulate the step time of a traced run after a change.",
     ),
     Deferred(
         "replay",
@@ -73,35 +73,35 @@ COMMANDS = (
     Deferred(
         "tune",
         "tune:tune",
-        "Find better settings for a job's collectives, and confirm them.",
+        "Find faster settings for a job's collectives and confirm them.",
     ),
     Deferred(
         "roofline",
         "judge:roofline",
-        "What a fabric allows: bounds of every operation, roof by size.",
+        "Show the speed limits of a fabric by operation and size.",
     ),
-    Deferred("bench", "bench:bench_app", "Microbenchmarks of this machine."),
-    Deferred("whatif", "whatif:whatif_app", "Time of a step with other gradient buckets."),
+    Deferred("bench", "bench:bench_app", "Run microbenchmarks on this machine."),
+    Deferred("whatif", "whatif:whatif_app", "Estimate AllReduce time with other gradient buckets."),
     Deferred(
         "msccl",
         "msccl:msccl",
-        "Which classes of a run MSCCL algorithms serve, and their cost.",
+        "Show which classes MSCCL algorithms serve, and at what cost.",
     ),
-    Deferred("export", "predict:export_app", "Write a run in the formats of other tools."),
+    Deferred("export", "predict:export_app", "Export a run to the formats of other tools."),
     Deferred(
         "runs",
         "runs:runs",
-        "The runs of the store; 'runs rm NAME' removes one.",
+        "List the runs of the store; 'runs rm NAME' removes one.",
     ),
     Deferred(
         "merge",
         "merge:merge",
-        "Make one store of several, and match its runs again.",
+        "Merge several stores into one and match its runs again.",
     ),
     Deferred(
         "sanitize",
         "sanitize:sanitize",
-        "Copy logs, traces or a store without names, to share.",
+        "Copy logs, traces or a store without names, for sharing.",
     ),
     Deferred(
         "sql",
@@ -111,12 +111,12 @@ COMMANDS = (
     Deferred(
         "mcp",
         "mcp:mcp",
-        "Answer an assistant's questions over the Model Context Protocol.",
+        "Serve an assistant over the Model Context Protocol.",
     ),
     Deferred(
         "doctor",
         "doctor:doctor",
-        "What is installed, and how to get what is missing.",
+        "Show what is installed and how to get what is missing.",
     ),
 )
 
@@ -127,7 +127,7 @@ def _closed_pipe() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        discard(sys.stdout)
+        discard_output(sys.stdout)
         sys.exit(_CLOSED_PIPE)
 
 
@@ -136,7 +136,7 @@ _WrongUse: Any = typer.BadParameter.__base__  # click's UsageError, which typer 
 
 @contextmanager
 def _corrected(words: Sequence[str]) -> Iterator[None]:
-    """Say what to write instead of an option that is none, or of a store that stands alone.
+    """Say what to write instead of an unknown option, or of a store given alone.
 
     words  of the command line
     """
@@ -150,7 +150,7 @@ def _corrected(words: Sequence[str]) -> Iterator[None]:
 
 
 class _Commands(TyperGroup):
-    """The commands; what typer's validation says of an option is left without its own prefix."""
+    """The commands; validation errors of options drop typer's own prefix."""
 
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 - as in the base
         """Hold every command of `COMMANDS`, still deferred."""
@@ -194,23 +194,23 @@ app = typer.Typer(
     invoke_without_command=True,
     context_settings={"help_option_names": HELP},
     epilog=(
-        "Exit codes: 0 done; 1 'check' found a regression; 2 wrong use; 3 an input or the store"
-        " cannot be used; 4 no verdict; 5 something is not installed; 6 a replay failed; 130 ended"
-        " by Ctrl-C; 141 the reader of its output has gone."
+        "Exit codes: 0 done; 1 'check' found a regression; 2 wrong use; 3 an input or the store "
+        "cannot be used; 4 no verdict; 5 a needed package or tool is missing; 6 a replay failed; "
+        "130 ended by Ctrl-C; 141 the reader of the output closed it."
     ),
-    help="What collectives cost a distributed GPU job, and what could be gained.",
+    help="Shows what collectives cost a GPU job and what faster ones would save.",
 )
 
 
 BEGIN = """\
-collscope: what the collectives of a GPU job cost, and what could be gained.
+collscope: what collectives cost a GPU job and what faster ones would save.
 
-  collscope record -- torchrun train.py   log a job's collectives, and report
+  collscope record -- torchrun train.py   log a job's collectives and report
   collscope ingest auto PATH...           read logs, profiles, traces and tables
-  collscope report --system h200          what they cost, and what could be won
+  collscope report --system h200          what they cost and what faster ones save
   collscope predict --with LABEL          the step time after a change
   collscope runs                          what the store holds
-  collscope doctor                        what is installed, and what is missing
+  collscope doctor                        what is installed and what is missing
 
 All commands: collscope --help. One of them: collscope COMMAND --help."""
 
@@ -238,8 +238,8 @@ def _root(
 _debug = False
 
 
-def _said_by_rank_0(error: CollscopeError) -> bool:
-    """Whether another of the ranks that a launcher started says this: all have one command line."""
+def _printed_by_rank_0(error: CollscopeError) -> bool:
+    """Whether another rank of the launcher prints this error: all ranks have one command line."""
     if not isinstance(error, UsageError):
         return False
     # Not before: where files cannot be opened, no module can be loaded to say so.
@@ -274,7 +274,7 @@ def _complete_for_shell(arguments: list[str]) -> None:
         typer.echo(script)
     else:
         shell, path = install(shell=shell, prog_name="collscope", complete_var=variable)
-        typer.echo(f"{shell} completion installed in {path}. New shells have it.")
+        typer.echo(f"{shell} completion installed in {path}. New shells use it.")
     sys.exit(0)
 
 
@@ -283,7 +283,7 @@ def main() -> None:
     # Records by the thousand hold no cycles: looking for them so often takes 5 % of a report.
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)  # nor at the end, where Python looks through all that there is
-    if sys.stderr is None:  # a shell's `2>&-`; the exit code still tells
+    if sys.stderr is None:  # a shell's `2>&-`; the exit code still reports it
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - to the process's end
     if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
         # PYTHONUNBUFFERED, usual in containers: of a text that the system takes in part, as a disk
@@ -304,15 +304,15 @@ def main() -> None:
     except CollscopeError as error:
         if _debug:
             traceback.print_exc()
-        elif not _said_by_rank_0(error):
-            tell(f"collscope: {error}")
+        elif not _printed_by_rank_0(error):
+            print_stderr(f"collscope: {error}")
         sys.exit(error.exit_code)
     except Exception as error:
-        said, status = _other_error(error)
+        message, status = _other_error(error)
         if _debug:
             traceback.print_exc()
         else:
-            tell(f"collscope: {said}")
+            print_stderr(f"collscope: {message}")
         sys.exit(status)
 
 
@@ -326,11 +326,11 @@ def _flushed(stream: TextIO) -> bool:
 
 
 def _other_error(error: Exception) -> tuple[str, int]:
-    """What is said of an error that no command raised for its user, and the exit code."""
+    """Message and exit code of an error that no command raised for its user."""
     if isinstance(error, OSError):
         if not _flushed(sys.stdout):
-            discard(sys.stdout)
-            return unwritten(error), 3
+            discard_output(sys.stdout)
+            return write_error_message(error), 3
         where = error.filename or "a file"
         return f"{where}: {error.strerror}. Check its name, permissions and disk.", 3
     if isinstance(error, ModuleNotFoundError) and error.name is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, checked_label, summarise, tell
+from collscope.cli.options import DEFAULT_DB, Db, checked_label, print_stderr, summarise
 from collscope.cli.progress import progress
 from collscope.cli.record import print_report
 from collscope.cli.values import complete_run
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 _SETTLE_S = 2.0  # the recorder reads its control file once a second, and writes every 10 ms
 _SILENT = (
-    "The rest ended before, made no call, launched graphs alone, or did not get the change: the"
-    " service sends it on and hears of no answer."
+    "The other processes ended, made no call, launched only CUDA graphs, or missed the change: "
+    "the RAS service forwards it without confirmation."
 )
 _GRAPHS = (
-    "CUDA graphs that were captured before keep the mask of their capture: their launches are not"
-    " recorded until they are captured again."
+    "CUDA graphs captured earlier keep their mask: their launches are not recorded until they are "
+    "captured again."
 )
 
 
@@ -59,9 +59,9 @@ def attach(
         ),
     ] = None,
 ) -> None:
-    """Record a running job for a while, and print the report.
+    """Record a running job for a while and print the report.
 
-    The job was started with the recorder at level off. Ctrl-C and errors disarm it, too.
+    Start the job with the recorder at level off. Ctrl-C and errors also disarm the recorder.
     """
     from collscope.ingest import commands
     from collscope.ingest.attach import NotDisarmedError, armed, recorders_in
@@ -79,18 +79,20 @@ def attach(
         try:
             with armed(arm, disarm, by_hand):
                 recorders = count(found.processes, "recorder")
-                tell(
+                print_stderr(
                     f"collscope: {recorders} of {folder} armed, level {found.armed_level}, for"
                     f" {seconds:g} s. {_GRAPHS} Ctrl-C disarms."
                 )
                 for fault in found.faults:
-                    tell(f"collscope: no GPU times are asked for: {fault}.")
+                    print_stderr(f"collscope: GPU times are not recorded: {fault}.")
                 ended.wait(seconds)
         except NotDisarmedError as error:
             failed = error
     time.sleep(_SETTLE_S)
     if found.levels == {"off"} and (few := _recording(followed)) < found.processes:
-        tell(f"collscope: {count_of(few, found.processes, 'recorder')} recorded a call. {_SILENT}")
+        print_stderr(
+            f"collscope: {count_of(few, found.processes, 'recorder')} recorded a call. {_SILENT}"
+        )
     summarise(
         lambda: commands.ingest_auto([str(folder)], db, name, Reading(progress())), strict=False
     )
@@ -104,10 +106,10 @@ def _recording(followed: Followed) -> int:
     return len({process for process, _, fresh in followed.poll() if fresh.launched})
 
 
-_Ways = tuple["Callable[[], None]", "Callable[[], None]", str]
+_Control = tuple["Callable[[], None]", "Callable[[], None]", str]
 
 
-def _service(address: str, found: Recorders) -> _Ways:
+def _service(address: str, found: Recorders) -> _Control:
     """How to arm and disarm through the RAS service.
 
     raises  UsageError where the recorders write the mask by themselves
@@ -119,8 +121,8 @@ def _service(address: str, found: Recorders) -> _Ways:
     if own or len(found.levels) != 1:
         levels = ", ".join(sorted(found.levels))
         raise UsageError(
-            f"attach {address}: the recorders are at level {levels}. A job is armed that began at"
-            " level off, or calls. See what this one records: collscope watch FOLDER."
+            f"attach {address}: the recorders are at level {levels}. A job can be armed if it "
+            "started at level off or calls. To see what this one records: collscope watch FOLDER."
         )
     host, port = parse_address(address)
     (level,) = found.levels
@@ -129,7 +131,7 @@ def _service(address: str, found: Recorders) -> _Ways:
     return arm, partial(set_profiler_mask, address, DISARMED[level]), by_hand
 
 
-def _control(path: str, found: Recorders) -> _Ways:
+def _control(path: str, found: Recorders) -> _Control:
     """How to arm and disarm through the recorder's control file."""
     from collscope.ingest.attach import level_in, write_level
 

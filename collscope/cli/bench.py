@@ -16,7 +16,7 @@ from collscope.cli.bench_p2p import p2p
 from collscope.cli.options import DEFAULT_DB, Db, Format, FormatOption, Output, Run
 from collscope.gpu_vendors import Backend
 
-bench_app = typer.Typer(no_args_is_help=True, help="Microbenchmarks of this machine.")
+bench_app = typer.Typer(no_args_is_help=True, help="Run microbenchmarks on this machine.")
 
 
 @bench_app.command("allreduce-wrapper")
@@ -38,7 +38,7 @@ def allreduce_wrapper(
     format: FormatOption = None,
     output: Output = None,
 ) -> None:
-    """An all-reduce wrapper's value, time and fusion tests.
+    """Run an all-reduce wrapper's value, time, fusion tests.
 
     Each with one thread for all GPUs, and with a thread for each GPU. The fusion test uses
     ResNet50's gradients.

@@ -33,29 +33,29 @@ def backends(
         int | None,
         typer.Option(
             "--call-size",
-            help="Size of the run's AllReduces that have none.",
+            help="Size of the run's AllReduces without a known size.",
             parser=_call_size,
             metavar="SIZE",
         ),
     ] = None,
     rounds: Annotated[
-        int, typer.Option("--rounds", help="How often to launch the ranks.", min=1)
+        int, typer.Option("--rounds", help="Number of launches of the ranks.", min=1)
     ] = 3,
     multimem: Annotated[
         bool, typer.Option("--multimem", help="Measure multimem too, which uses NVLink multicast.")
     ] = False,
     backend: replay_options.BackendOption = Backend.AUTO,
     results: Annotated[
-        Path | None, typer.Option("--from", help="Rows that were measured elsewhere: a CSV.")
+        Path | None, typer.Option("--from", help="CSV of rows measured on another machine.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the commands that measure, for elsewhere.")
+        bool, typer.Option("--dry-run", help="Print the measuring commands, for another machine.")
     ] = False,
     python: Annotated[
         str | None, typer.Option("--python", help="Interpreter that has PyTorch.", metavar="FILE")
     ] = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", help="Seconds until a backend that hangs is left out.")
+        float, typer.Option("--timeout", help="Seconds until a hung backend is skipped.")
     ] = 120.0,
     env: replay_options.Environment = None,
     label: replay_options.ResultsLabel = None,
@@ -65,9 +65,10 @@ def backends(
     format: FormatOption = None,
     output: Output = None,
 ) -> None:
-    """AllReduce in CUDA graphs: NCCL beside other libraries.
+    """Compare NCCL with other AllReduce backends.
 
-    Which backend at which size, and what a step of the run would win. Needs PyTorch.
+    Shows which backend is fastest at which size in CUDA graphs, and what a step of the run
+    would save. Needs PyTorch.
     """
     from collscope.bench.backends import (
         BackendsRequest,

@@ -19,10 +19,10 @@ def ceilings(
     ranks: Annotated[int, typer.Option("-n", "--ranks", help="Ranks (GPUs).", min=2)],
     system: Annotated[str, typer.Option("--system", help=f"The machine: {SYSTEM}.")],
     save: Annotated[
-        Path, typer.Option("--save", help="System to write, for --system of other commands.")
+        Path, typer.Option("--save", help="System file to write, for --system of other commands.")
     ] = Path("ceilings.toml"),
     sweep: Annotated[
-        str, typer.Option("--sweep", help="Operations and sizes, as of replay.")
+        str, typer.Option("--sweep", help="Operations and sizes, as for replay.")
     ] = _SWEEP,
     nodes: Annotated[int, typer.Option("--nodes", help="Nodes.", min=1)] = 1,
     backend: replay_options.BackendOption = Backend.AUTO,
@@ -38,7 +38,7 @@ def ceilings(
 ) -> None:
     """Measure what the library reaches here, in two minutes.
 
-    Gains are then against what this machine has done: report --system ceilings.toml.
+    Possible savings then refer to this machine: report --system ceilings.toml.
     """
     from collscope.replay.measure import measure
     from collscope.replay.session import Method, Options, Target, make_session

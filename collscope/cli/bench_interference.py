@@ -1,4 +1,4 @@
-"""`collscope bench interference`: computation and collectives beside each other."""
+"""`collscope bench interference`: compute and collectives at the same time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collscope.gpu_vendors import Backend
 
 
 class Computation(str, Enum):
-    """What runs beside the collectives."""
+    """What runs at the same time as the collectives."""
 
     AUTO = "auto"
     GEMM = "gemm"
@@ -53,15 +53,17 @@ def interference(
         typer.Option("--channels", help="One launch for each number of channels: 1,2,4."),
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", help="How often to repeat every launch.", min=1)
+        int | None, typer.Option("--rounds", help="Number of repetitions of every launch.", min=1)
     ] = None,
     compute: Annotated[
         Computation,
         typer.Option("--compute", help="What to compute: a matrix product or a kernel."),
     ] = Computation.AUTO,
-    blas: Annotated[str | None, typer.Option("--blas", help="File of cuBLAS or rocBLAS.")] = None,
+    blas: Annotated[
+        str | None, typer.Option("--blas", help=("Library file of cuBLAS or rocBLAS."))
+    ] = None,
     compiler: Annotated[
-        str | None, typer.Option("--compiler", help="File of NVRTC or hipRTC.")
+        str | None, typer.Option("--compiler", help="Library file of NVRTC or hipRTC.")
     ] = None,
     priority: Annotated[
         Priority, typer.Option("--priority", help="Priority of the collectives' stream.")
@@ -86,7 +88,7 @@ def interference(
     format: FormatOption = None,
     output: Output = None,
 ) -> None:
-    """What computation and collectives cost each other."""
+    """Measure how compute and collectives slow each other."""
     from collscope.bench.interference import InterferenceRequest, measure_interference
     from collscope.replay.session import Target
     from collscope.replay.variants import parse_assignment

@@ -27,7 +27,7 @@ def memcpy(
     ] = 0.1,
     timeout: replay_options.RunTimeout = None,
     rounds: Annotated[
-        int, typer.Option("--rounds", help="How often to measure everything.", min=1)
+        int, typer.Option("--rounds", help="Number of rounds over everything.", min=1)
     ] = 1,
     env: replay_options.Environment = None,
     label: replay_options.ResultsLabel = None,
@@ -39,9 +39,9 @@ def memcpy(
     format: FormatOption = None,
     output: Output = None,
 ) -> None:
-    """Plain copies: between GPUs, within one, with the host.
+    """Measure copies between GPUs, in one, and with the host.
 
-    IPC handles too: copies, and what opening one costs.
+    Also measures IPC handles: copies, and the time to open a handle.
     """
     from collscope.bench.memcpy import CopyRequest, measure_copies
     from collscope.replay.session import Target

@@ -60,7 +60,7 @@ def p2p(
     format: FormatOption = None,
     output: Output = None,
 ) -> None:
-    """Send/Recv between pairs of ranks, one pair at a time."""
+    """Measure Send/Recv between pairs of ranks, in turn."""
     from collscope.bench.p2p import P2pRequest, run_p2p
     from collscope.replay.session import Method, Options, Target, make_session
     from collscope.reports.p2p.answer import build_p2p, copies_beside
@@ -98,7 +98,7 @@ def p2p(
         write_figures(
             p2p_extras(found).figures(),
             plot,
-            "it takes two pairs, or a pair with three sizes",
+            "a plot needs two pairs, or one pair with three sizes",
         )
     if done.error is not None:
         raise done.error

@@ -7,7 +7,7 @@ from collscope.errors import MissingToolError
 
 
 def doctor(db: Db = DEFAULT_DB) -> None:
-    """What is installed, and how to get what is missing."""
+    """Show what is installed and how to get what is missing."""
     from collscope.doctor import diagnose, render
     from collscope.reports.rendering.text import terminal_width
 

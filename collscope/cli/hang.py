@@ -38,11 +38,11 @@ class HangFormat(str, Enum):
 def hang(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(help="Dumps, logs, stderr, answers of RAS; or their folder."),
+        typer.Argument(help="Dumps, logs, stderr and RAS answers, or their folder."),
     ] = None,
     ras: Annotated[
         str | None,
-        typer.Option("--ras", help="HOST[:PORT] of a live job's RAS service: it is asked twice."),
+        typer.Option("--ras", help="HOST[:PORT] of a live job's RAS service, queried twice."),
     ] = None,
     keep: Annotated[
         Path | None,
@@ -52,7 +52,7 @@ def hang(
         str | None,
         typer.Option(
             "--run",
-            help="A stored run: its dumps.",
+            help="Read the dumps of this stored run.",
             autocompletion=complete_run,
             callback=checked_label,
         ),
@@ -61,7 +61,7 @@ def hang(
     format: Annotated[HangFormat | None, typer.Option("--format", help=FORMAT_HELP)] = None,
     output: Output = None,
 ) -> None:
-    """Which rank holds up a job that hangs.
+    """Find the rank that holds up a hung job.
 
     Exit code 0: a verdict, 4: none.
     """
@@ -77,7 +77,7 @@ def hang(
     if run is not None and (paths or ras is not None):
         raise UsageError("--run: give either a stored run, or files and a service.")
     if keep is not None and ras is None:
-        raise UsageError("--keep: there is no answer to keep. Give --ras HOST[:PORT], too.")
+        raise UsageError("--keep: there is no answer to keep. Also give --ras HOST[:PORT].")
     places = targets(format, output, HangFormat)
     kept = [] if keep is None else [keep / f"ras.{number}.txt" for number in range(2)]
     for path in kept:

@@ -54,7 +54,7 @@ def is_sqlite(path: str) -> bool:
 
 
 def instead_of_command(word: str) -> str | None:
-    """What to run instead of a command that is none; None where nothing comes near."""
+    """What to run instead of an unknown command; None where no command is similar."""
     if is_sqlite(word):
         return f"Run 'collscope report --db {shlex.quote(word)}'."
     if is_path(word):
@@ -78,14 +78,14 @@ def _siblings_with(option: str, context: Any) -> list[str]:  # noqa: ANN401 - cl
 
 
 def correct(error: Any, words: Sequence[str]) -> None:  # noqa: ANN401 - click's UsageError
-    """Put what to write instead into what click reports of an option or an argument that is none.
+    """Put what to write instead into click's report of an unknown option or argument.
 
     words  of the command line
     """
     name = getattr(error, "option_name", None)
     of_command = name in ("--db", "--run", "--format", "-o", "--output")
     if name is not None and of_command and error.ctx is not None and error.ctx.parent is None:
-        error.message = f"{name}: an option of the commands. Write it behind a command's name"
+        error.message = f"{name}: an option of commands. Write it after a command's name"
         error.possibilities = None
     elif name is not None and (others := _siblings_with(name, error.ctx)):
         error.message = f"{error.message} here. {', '.join(others)} have it"

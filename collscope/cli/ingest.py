@@ -56,7 +56,7 @@ Collective = Annotated[
     typer.Option(
         "--collective",
         metavar="REGEX=OPERATION",
-        help="Count kernels with such names as collectives; @FILE holds one a line.",
+        help="Count kernels of these names as collectives; @FILE: one a line.",
     ),
 ]
 
@@ -64,18 +64,18 @@ Collective = Annotated[
 @contextmanager
 def _named(collectives: list[str] | None) -> Iterator[None]:
     """Names that `--collective` gives, in force while the sources are read."""
-    from collscope.kernel_names import named, read_named
+    from collscope.kernel_names import counting_as_collectives, parse_name_patterns
 
     given: list[str] = []
     for one in collectives or ():
         given += _lines(Path(one[1:])) if one.startswith("@") else [one]
     try:
-        patterns = read_named(given)
+        patterns = parse_name_patterns(given)
     except ValueError as error:
         raise UsageError(
-            f"--collective: {error}. Name an operation as a report does, as AllReduce."
+            f"--collective: {error}. Name an operation as reports do, such as AllReduce."
         ) from None
-    with named(patterns):
+    with counting_as_collectives(patterns):
         yield
 
 
@@ -89,7 +89,7 @@ def _lines(path: Path) -> list[str]:
 
 Jobs = Annotated[
     int | None,
-    typer.Option("-j", "--jobs", metavar="N", min=1, help="Processes that read files."),
+    typer.Option("-j", "--jobs", metavar="N", min=1, help="Number of processes that read files."),
 ]
 Dask = Annotated[
     str | None,
@@ -101,7 +101,7 @@ def _reading(max_size: int | None) -> Reading:
     return Reading(progress(), max_size)
 
 
-class _How(msgspec.Struct, frozen=True):
+class _ReadOptions(msgspec.Struct, frozen=True):
     """Options of how files are read, and what is printed of them."""
 
     max_size: int | None
@@ -111,13 +111,13 @@ class _How(msgspec.Struct, frozen=True):
     quiet: bool
 
 
-def _ingest(ingest: Callable[[Reading], list[Ingested]], how: _How) -> None:
+def _ingest(ingest: Callable[[Reading], list[Ingested]], how: _ReadOptions) -> None:
     """Ingest with the workers that were asked for; a rank that serves as one prints nothing."""
     from collscope.ingest.workers import workers
     from collscope.replay.mpi import launched
 
     if how.jobs is not None and how.dask is not None:
-        raise UsageError("--jobs and --dask: both read the files. Name one of them.")
+        raise UsageError("--jobs and --dask exclude each other. Choose one.")
     several = launched(os.environ) is not None
     with workers(how.jobs, how.dask, launched=several) as found:
         if found is not None:
@@ -141,7 +141,7 @@ def ingest_log(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from collscope.ingest import commands
 
-    how = _How(max_size, jobs, dask, strict, quiet)
+    how = _ReadOptions(max_size, jobs, dask, strict, quiet)
     _ingest(lambda reading: commands.ingest_logs(paths, db, run, reading), how)
 
 
@@ -194,7 +194,7 @@ def ingest_trace(
     from collscope.ingest import commands
 
     with _named(collective):
-        how = _How(max_size, jobs, dask, strict, quiet)
+        how = _ReadOptions(max_size, jobs, dask, strict, quiet)
         _ingest(lambda reading: commands.ingest_traces(paths, db, run, reading, steps), how)
 
 
@@ -215,7 +215,7 @@ def ingest_csv(
 ) -> None:
     """CSVs of `collscope replay` and `bench`, and of rccl_replayer.
 
-    With an option, a file that is in the run already is read again.
+    With an option, a file that the run already holds is read again.
     """
     from collscope.ingest import commands
 
@@ -248,15 +248,15 @@ def ingest_table(
 ) -> None:
     """Benchmark tables: nccl-tests, rccl-tests, OSU and others.
 
-    Text, JSON and CSV. The options count more than what a table says. With one of them, a file
-    that is in the run already is read again.
+    Text, JSON and CSV. The options override what a table states. With an option, a file that the
+    run already holds is read again.
     """
     from collscope.ingest import commands
     from collscope.parsers.hints import table_hints
 
-    said = table_hints(op, nranks, nnodes, datatype, label)
+    hints = table_hints(op, nranks, nnodes, datatype, label)
     summarise(
-        lambda: commands.ingest_tables(paths, db, run, said, _reading(max_size)),
+        lambda: commands.ingest_tables(paths, db, run, hints, _reading(max_size)),
         strict,
         quiet=quiet,
     )
@@ -272,7 +272,8 @@ def ingest_metric(
         str | None, typer.Option("--unit", help="Unit, such as ms or samples/s.")
     ] = None,
     label: Annotated[
-        str | None, typer.Option("--label", help="Setting that ran.", callback=checked_label)
+        str | None,
+        typer.Option("--label", help=("Setting that was measured."), callback=checked_label),
     ] = None,
     max_size: MaxSize = None,
     strict: Strict = False,
@@ -281,7 +282,7 @@ def ingest_metric(
     """An application's step times or throughput.
 
     One figure per line, CSV with units in its column names, JSON lines, Hugging Face Trainer's
-    lines, or a table with a column per setting whose text says "per second".
+    lines, or a table with a column per setting whose text contains "per second".
     """
     from collscope.ingest import commands
     from collscope.parsers.hints import MetricHints
@@ -307,7 +308,7 @@ def ingest_auto(
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
-    """Files of any kind, told apart by their content.
+    """Files of any kind, recognised by their content.
 
     A document may hold several kinds. Texts above 8 MiB are read as logs, or as the profile they
     begin with.
@@ -315,5 +316,5 @@ def ingest_auto(
     from collscope.ingest import commands
 
     with _named(collective):
-        how = _How(max_size, jobs, dask, strict, quiet)
+        how = _ReadOptions(max_size, jobs, dask, strict, quiet)
         _ingest(lambda reading: commands.ingest_auto(paths, db, run, reading), how)

@@ -56,7 +56,7 @@ LimitSystem = Annotated[
         "--system",
         autocompletion=complete_system,
         envvar=SYSTEM_VARIABLE,
-        help=f"Machine to hold the values against: {SYSTEM}.",
+        help=f"Machine to compare the values with: {SYSTEM}.",
     ),
 ]
 
@@ -78,11 +78,12 @@ def compare(
         Path | None, typer.Option("--plot", help="Plot busbw over size: .png, .svg, .pdf.")
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say why the second traced run's step takes longer.")
+        bool,
+        typer.Option("--explain", help=("Explain why the second traced run's step takes longer.")),
     ] = False,
     output: Output = None,
 ) -> None:
-    """Compare labels or traced runs: speed-ups, crossovers."""
+    """Compare labels or traced runs: speed-ups and crossovers."""
     places = targets(format, output, Format, summary=True)
     if explain:
         from collscope.reports.explain.answer import explain_runs
@@ -153,7 +154,7 @@ def check(
         typer.Option(
             "--control",
             autocompletion=complete_side,
-            help="Label or replay CSV: the baseline, measured once more.",
+            help="Label or replay CSV: the baseline, measured again.",
             callback=checked_label,
         ),
     ] = None,
@@ -246,7 +247,7 @@ def roofline(
     format: FormatOption = None,
     output: Output = None,
 ) -> None:
-    """What a fabric allows: bounds of every operation, roof by size."""
+    """Show the speed limits of a fabric by operation and size."""
     from collscope.reports.roofline.answer import fitted_system, listed, roofline_of_store
     from collscope.reports.roofline.text import render_roofline
 

@@ -17,11 +17,11 @@ def mcp(
         list[Path] | None,
         typer.Option(
             "--allow",
-            help="Folder whose files may be read and hold stores; repeatable. Default: this one.",
+            help="Folder for inputs and stores; repeatable. Default: the current folder.",
         ),
     ] = None,
 ) -> None:
-    """Answer an assistant's questions over the Model Context Protocol.
+    """Serve an assistant over the Model Context Protocol.
 
     On standard input and output, until the input ends. Needs 'pip install collscope[mcp]'.
     """

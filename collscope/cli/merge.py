@@ -11,15 +11,18 @@ from collscope.cli.options import Db, summarise, write
 
 
 def merge(
-    stores: Annotated[list[Path], typer.Argument(help="The stores, which are not changed.")],
+    stores: Annotated[list[Path], typer.Argument(help="Stores to merge; they do not change.")],
     db: Db,
     rename: Annotated[
-        bool, typer.Option("--rename", help="Runs of one name are different jobs: STORE.NAME.")
+        bool,
+        typer.Option(
+            "--rename", help=("Runs of one name are different jobs: rename to STORE.NAME.")
+        ),
     ] = False,
 ) -> None:
-    """Make one store of several, and match its runs again.
+    """Merge several stores into one and match its runs again.
 
-    --db names the new store. Runs of one name are one job; a file of two stores counts once.
+    --db names the new store. Runs of one name count as one job; a file in two stores counts once.
     """
     from collscope.ingest.merge import merge_stores
     from collscope.ingest.result import Ingested
@@ -28,7 +31,7 @@ def merge(
     found = merge_stores(stores, db, rename=rename)
     sources = sum(one.sources for one in found.stores)
     known = sum(one.known for one in found.stores)
-    twice = f", {count(known, 'source')} of several stores counted once" if known else ""
+    twice = f", {count(known, 'source')} in several stores counted once" if known else ""
     write(
         f"{db}: {count(len(stores), 'store')}, {count(sources, 'source')}, "
         f"{count(len(found.runs), 'run')} ({', '.join(found.runs)}){twice}",

@@ -31,13 +31,13 @@ def msccl(
         ),
     ] = None,
     system: Annotated[
-        str | None, typer.Option("--system", help=f"Machine to state the cost on: {SYSTEM}.")
+        str | None, typer.Option("--system", help=f"Machine to compute the cost for: {SYSTEM}.")
     ] = None,
     strict: Strict = False,
     format: FormatOption = None,
     output: Output = None,
 ) -> None:
-    """Which classes of a run MSCCL algorithms serve, and their cost."""
+    """Show which classes MSCCL algorithms serve, and at what cost."""
     from collscope.reports.msccl.answer import msccl_report
     from collscope.reports.msccl.text import render_msccl
 

@@ -106,7 +106,7 @@ MaxSize = Annotated[
 ]
 Quiet = Annotated[
     bool,
-    typer.Option("-q", "--quiet", help="One line for all files, as by itself above 20 of them."),
+    typer.Option("-q", "--quiet", help="One line for all files; the default above 20 files."),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Treat lost or damaged data as an error.")]
 
@@ -131,7 +131,7 @@ Output = Annotated[
         help="Write to a file, in the format of its ending; - is standard output. May be repeated.",
     ),
 ]  # fmt: skip
-FORMAT_HELP = "Output format. Default: that of the ending of -o, else text."
+FORMAT_HELP = "Output format. Default: by the ending of -o, else text."
 FormatOption = Annotated[Format | None, typer.Option("--format", help=FORMAT_HELP)]
 RowsFormatOption = Annotated[RowsFormat | None, typer.Option("--format", help=FORMAT_HELP)]
 TuneFormatOption = Annotated[TuneFormat | None, typer.Option("--format", help=FORMAT_HELP)]
@@ -193,15 +193,15 @@ def append(text: str, output: Path) -> None:
 def write_figures(figures: Sequence[Figure], path: Path, why_none: str) -> None:
     """Write the page's figures into the file of `--plot`, and name it; say why there are none."""
     if not figures:
-        tell(f"plot: nothing to draw: {why_none}")
+        print_stderr(f"plot: nothing to draw: {why_none}")
         return
     from collscope.reports.rendering.plot import write_plot
 
     write_plot(figures, path)
-    tell(f"plot: {path}")
+    print_stderr(f"plot: {path}")
 
 
-def tell(text: str) -> None:
+def print_stderr(text: str) -> None:
     """Write a line to standard error.
 
     Where it cannot be written, as on a full disk, the exit code still reports what became of the
@@ -211,7 +211,7 @@ def tell(text: str) -> None:
         sys.stderr.write(one_line(text) + "\n")
         sys.stderr.flush()
     except OSError:
-        discard(sys.stderr)
+        discard_output(sys.stderr)
 
 
 def _print(text: str) -> None:
@@ -222,20 +222,20 @@ def _print(text: str) -> None:
     try:
         # A terminal of another encoding shows ? for what it has not.
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-        sys.stdout.flush()  # while an error can still be told
+        sys.stdout.flush()  # while an error can still be reported
     except BrokenPipeError:
         raise
     except OSError as error:
-        discard(sys.stdout)
-        raise InputError(unwritten(error)) from error
+        discard_output(sys.stdout)
+        raise InputError(write_error_message(error)) from error
 
 
-def unwritten(error: OSError) -> str:
+def write_error_message(error: OSError) -> str:
     """The message where standard output cannot be written."""
     return f"standard output: {error.strerror}. Make room, or write to a file."
 
 
-def discard(stream: TextIO) -> None:
+def discard_output(stream: TextIO) -> None:
     """Standard output or error cannot be written: drop what is left, which Python would try at its
     end.
     """
@@ -247,7 +247,7 @@ def summarise(
 ) -> list[Ingested]:
     """Ingest, and print what became of every input; or of all together.
 
-    quiet   a line for all inputs instead of one for each, as by itself where they are many
+    quiet   a line for all inputs instead of one for each; the default where they are many
     raises  InputError when a run could not be matched, and with `strict` when data was lost or a
             file could not be used; IngestInterruptedError after the lines of what was finished
     """
@@ -257,9 +257,9 @@ def summarise(
     try:
         results = ingest()
     except IngestInterruptedError as error:
-        _tell(error.results, quiet=quiet)
+        _print_results(error.results, quiet=quiet)
         raise
-    _tell(results, quiet=quiet)
+    _print_results(results, quiet=quiet)
     unmatched = [d.message for r in results for d in r.diagnostics if d.code == MATCH_FAILED]
     if unmatched:
         raise InputError(f"{unmatched[0]} What was read is in the store.")
@@ -272,7 +272,7 @@ def summarise(
     return results
 
 
-def _tell(results: list[Ingested], *, quiet: bool) -> None:
+def _print_results(results: list[Ingested], *, quiet: bool) -> None:
     from collscope.ingest.result import summary_lines
     from collscope.reports.rendering.text import WIDTH, terminal_width
 

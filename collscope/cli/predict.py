@@ -24,7 +24,7 @@ from collscope.cli.values import complete_side, complete_system
 from collscope.errors import UsageError
 from collscope.units import require_step_ms
 
-export_app = typer.Typer(no_args_is_help=True, help="Write a run in the formats of other tools.")
+export_app = typer.Typer(no_args_is_help=True, help="Export a run to the formats of other tools.")
 
 
 With = Annotated[
@@ -60,7 +60,7 @@ def predict(
         str | None,
         typer.Option(
             "--from",
-            help="Measurements of the recorded setting, taken like those of --with.",
+            help="Measurements of the recorded setting, made like those of --with.",
             callback=checked_label,
         ),
     ] = None,
@@ -74,7 +74,7 @@ def predict(
     format: FormatOption = None,
     output: Output = None,
 ) -> None:
-    """Step time of a traced run after a change, by simulation."""
+    """Simulate the step time of a traced run after a change."""
     from collscope.reports.predict.answer import PredictionRequest, predict_run
     from collscope.reports.predict.text import render_prediction
 
@@ -105,10 +105,10 @@ def export_perfetto(
         bool, typer.Option("--open", help="Open it in ui.perfetto.dev, served from this machine.")
     ] = False,
 ) -> None:
-    """All ranks' collectives on one clock, for ui.perfetto.dev.
+    """Write all ranks' collectives on one clock for ui.perfetto.dev.
 
-    With --with or --system the predicted timeline stands beside the recorded one. Of a run without
-    traces the recorder's calls are written, on the clocks of their hosts.
+    With --with or --system, the file also holds the predicted timeline. For a run without traces,
+    it holds the recorder's calls on the clocks of their hosts.
     """
     from collscope.reports.rendering.trace_file import require_trace_name
 
@@ -153,7 +153,7 @@ def export_inspector(
     db: Db = DEFAULT_DB,
     run: Run = "main",
 ) -> None:
-    """The recorder's calls in the JSON of NCCL's Inspector."""
+    """Write the recorder's calls in the JSON of NCCL's Inspector."""
     from collscope.reports.recorded.inspector import export_inspector as export
 
     write(export(db, run, output), None)

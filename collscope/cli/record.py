@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Run, checked_output, summarise, tell, write
+from collscope.cli.options import (
+    DEFAULT_DB,
+    Db,
+    Run,
+    checked_output,
+    print_stderr,
+    summarise,
+    write,
+)
 from collscope.cli.progress import progress
 from collscope.ingest.progress import Reading
 
@@ -21,21 +29,22 @@ _NO_PLUGIN = (
     "collscope with a C++ compiler present."
 )
 _NO_RECORDING = (
-    "the job wrote no recording. Its library needs profiler plugins (NCCL 2.26 on), and its "
-    "processes need NCCL_PROFILER_PLUGIN. Run it with --log as well: then the log is read."
+    "the job wrote no recording. Its library must support profiler plugins (NCCL 2.26 or later), "
+    "and its processes need NCCL_PROFILER_PLUGIN. Run it with --log as well to read the log "
+    "instead."
 )
 _OTHER_PLUGIN = (
-    "A process loads one plugin, so the job keeps it and its calls are logged. To have both, run"
-    " the job twice, once with that variable and once without."
+    "A process loads one profiler plugin: the job keeps its own, and its calls are logged. For "
+    "both, run the job twice: once with that variable, once without."
 )
 _DDA = (
-    "its DDA kernels pass profiler plugins by, so that calls and shares are lower bounds. The log"
-    " is written too (--no-log: not); RCCL_DDA_ENABLE=0 turns them off."
+    "its DDA kernels bypass profiler plugins, so calls and shares are lower bounds. The log is "
+    "written too, unless --no-log is given. RCCL_DDA_ENABLE=0 turns these kernels off."
 )
 _LOGGED = "The log is written too."
 _LOG_KEPT = (
-    "The log was not read: the recordings hold the calls that a profiler plugin sees, with their"
-    " GPU times. For the log's calls: collscope ingest log {} --run NAME."
+    "The log was not read: the recordings hold the calls that a profiler plugin sees, with their "
+    "GPU times. To read the log's calls: collscope ingest log {} --run NAME."
 )
 _LOG_READ = "No process wrote a recording: the log was read instead."
 _NO_LOG = (
@@ -83,11 +92,11 @@ def record(
     db: Db = DEFAULT_DB,
     run: Run = "main",
 ) -> None:
-    """Log or record a job's collectives, and print the report.
+    """Log or record a job's collectives and print the report.
 
     Every process writes a file of its own. The exit code is the job's. A launcher that starts
-    processes on other hosts must pass NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE on (srun
-    does; mpirun -x), and the hosts must share the folder.
+    processes on other hosts must pass on NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE
+    (srun does; mpirun needs -x), and the hosts must share the folder.
     """
     from collscope.errors import InputError
     from collscope.ingest import commands
@@ -105,27 +114,27 @@ def record(
     recorded = run_recorded(command, chosen, options)
     if not recorded.files:
         discard(chosen)
-        tell(f"collscope: {_NO_RECORDING if options.recorder else _NO_LOG_WRITTEN}")
+        print_stderr(f"collscope: {_NO_RECORDING if options.recorder else _NO_LOG_WRITTEN}")
         raise typer.Exit(recorded.exit_code)
     for note in cost_notes(recorded, chosen):
-        tell(f"collscope: {note}")
+        print_stderr(f"collscope: {note}")
     read = chosen / RECORDINGS if recorded.recordings else chosen
     if options.recorder and options.log:
-        tell(f"collscope: {_LOG_KEPT.format(chosen) if recorded.recordings else _LOG_READ}")
+        print_stderr(f"collscope: {_LOG_KEPT.format(chosen) if recorded.recordings else _LOG_READ}")
     try:
         results = summarise(
             lambda: commands.ingest_auto([str(read)], db, run, Reading(progress())), strict=False
         )
         if held and any(result.status == "added" for result in results):
-            tell(
-                f"collscope: run '{run}' of {db} held other files before: this job was added to "
-                f"them. To keep it apart: collscope ingest auto {read} --run NAME."
+            print_stderr(
+                f"collscope: run '{run}' of {db} already held other files; this job was added to "
+                f"them. To store it separately: collscope ingest auto {read} --run NAME."
             )
         print_report(db, run, html)
     except InputError as error:
         # The job's own outcome counts: what it wrote may be too little for a report.
-        tell(f"collscope: {error}")
-        tell(f"collscope: {_NO_LOG}")
+        print_stderr(f"collscope: {error}")
+        print_stderr(f"collscope: {_NO_LOG}")
     raise typer.Exit(recorded.exit_code)
 
 
@@ -143,17 +152,18 @@ def _options(
     if level is None:
         return RecordOptions(kernel_trace, inspector)
     if level not in LEVELS:
-        raise UsageError(f"--level {level}: no level. Choose one of {', '.join(LEVELS)}.")
+        raise UsageError(f"--level {level}: unknown level. Choose one of {', '.join(LEVELS)}.")
     if inspector:
         raise UsageError(
-            "--inspector: with --level two profiler plugins are asked for. Choose one of them."
+            "--inspector and --level: each needs a profiler plugin, and a process loads one. "
+            "Choose one."
         )
     plugin = installed_recorder()
     if plugin is None:
-        tell(f"collscope: {_NO_PLUGIN}")
+        print_stderr(f"collscope: {_NO_PLUGIN}")
     other = os.environ.get("NCCL_PROFILER_PLUGIN")
     if plugin is not None and other not in (None, str(plugin)):
-        tell(f"collscope: NCCL_PROFILER_PLUGIN is {other}. {_OTHER_PLUGIN}")
+        print_stderr(f"collscope: NCCL_PROFILER_PLUGIN is {other}. {_OTHER_PLUGIN}")
         plugin = None
     needed = plugin is None or kernel_trace or _needs_log(level)
     return RecordOptions(kernel_trace, False, plugin, level, needed if log is None else log)
@@ -167,14 +177,14 @@ def _needs_log(level: str) -> bool:
     found = collective_libraries()
     for library, version in found:
         if version in KERNEL_FAULTS and level != "calls":
-            tell(f"collscope: {KERNEL_FAULTS[version]}. Record with --level calls.")
+            print_stderr(f"collscope: {KERNEL_FAULTS[version]}. Record with --level calls.")
         if has_unseen_kernels(library, version):
-            tell(f"collscope: {library} {version}: {_DDA}")
+            print_stderr(f"collscope: {library} {version}: {_DDA}")
     too_old = [
         f"{library} {version}" for library, version in found if profiler_interface(version) is None
     ]
     if found and len(too_old) == len(found):
-        tell(
+        print_stderr(
             f"collscope: {', '.join(too_old)} has no profiler interface for the recorder. {_LOGGED}"
         )
     return len(too_old) == len(found) > 0 or any(has_unseen_kernels(*one) for one in found)
@@ -185,12 +195,12 @@ def _held(db: Path, run: str) -> bool:
 
     raises  InputError when the store cannot be used, which is better known before the job runs
     """
-    from collscope.store.connection import explained, open_readonly
+    from collscope.store.connection import open_readonly, sqlite_errors_as_input_errors
     from collscope.store.runs import has_sources
 
     if not db.exists():
         return False
-    with closing(open_readonly(db)) as connection, explained(db):
+    with closing(open_readonly(db)) as connection, sqlite_errors_as_input_errors(db):
         return has_sources(connection, run)
 
 

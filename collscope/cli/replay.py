@@ -58,7 +58,7 @@ def replay(
         typer.Option("--mode", help="Run each class by itself, or every call in order."),
     ] = None,
     repeat: Annotated[
-        int | None, typer.Option("--repeat", help="How often to run a sequence.")
+        int | None, typer.Option("--repeat", help="Number of runs of a sequence.")
     ] = None,
     only: replay_options.Only = None,
     min_share: replay_options.MinShare = None,
@@ -101,7 +101,7 @@ def replay(
 ) -> None:
     """Measure the collectives of a run, a plan or a sweep.
 
-    Of a run in the store, unless logs, --plan or --sweep say otherwise; results go into the store.
+    Reads a run of the store, unless logs, --plan or --sweep are given. Results go into the store.
     """
     from collscope.replay import command
     from collscope.replay.estimate import describe

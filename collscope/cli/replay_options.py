@@ -39,14 +39,14 @@ def _program(text: str) -> Path:
 Library = Annotated[
     str | None,
     typer.Option(
-        "--library", help="File of NCCL or RCCL to load.", metavar="FILE", parser=_library
+        "--library", help="Library file of NCCL or RCCL to load.", metavar="FILE", parser=_library
     ),
 ]
 Runtime = Annotated[
     str | None,
     typer.Option(
         "--runtime",
-        help="File of the CUDA or HIP runtime to load.",
+        help="Library file of the CUDA or HIP runtime.",
         metavar="FILE",
         parser=_library,
     ),
@@ -67,7 +67,7 @@ Variants = Annotated[
     typer.Option("--variant", help="A setting: LABEL:NAME=VALUE,library=PATH,..."),
 ]
 Rounds = Annotated[
-    int | None, typer.Option("--rounds", help="How often to measure every variant.", min=1)
+    int | None, typer.Option("--rounds", help="Number of rounds over the variants.", min=1)
 ]
 RunTimeout = Annotated[
     float | None,

@@ -28,7 +28,7 @@ from collscope.cli.options import (
     RowsFormatOption,
     Run,
     checked_label,
-    tell,
+    print_stderr,
     write_figures,
 )
 from collscope.cli.values import complete_label, complete_run, complete_system
@@ -56,7 +56,7 @@ def report(
             "--system",
             envvar=SYSTEM_VARIABLE,
             autocompletion=complete_system,
-            help=f"Machine to judge by: {SYSTEM}; or 'fit': the measurements.",
+            help=f"Machine to compare with: {SYSTEM}; or 'fit': the measurements.",
         ),
     ] = None,
     label: Annotated[
@@ -74,7 +74,7 @@ def report(
             "--step-ms", help="Step time without the profiler, in ms.", callback=require_step_ms
         ),
     ] = None,
-    brief: Annotated[bool, typer.Option("--brief", help="Print the verdict alone.")] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="Print only the verdict.")] = False,
     plot: Annotated[
         Path | None,
         typer.Option("--plot", help="Plot classes, bandwidths and gains: .png, .svg, .pdf."),
@@ -82,7 +82,7 @@ def report(
     wide: Annotated[bool, typer.Option("--wide", help="Do not shorten names in tables.")] = False,
     output: Output = None,
 ) -> None:
-    """What collectives cost a run, and what better ones would gain."""
+    """Show what collectives cost a run and what faster ones save."""
     from collscope.ingest.match import reading, require_run
     from collscope.reports.report.build import build_report, shorten
     from collscope.reports.report.formats import render
@@ -128,7 +128,9 @@ def report(
 def sql(
     query: Annotated[
         str | None,
-        typer.Argument(help="The query; - is standard input. Default: that, or list the views."),
+        typer.Argument(
+            help=("The query; - is standard input. Default: piped input, else list the views.")
+        ),
     ] = None,
     db: Db = DEFAULT_DB,
     format: RowsFormatOption = None,
@@ -164,7 +166,7 @@ def sql(
         found = store.sql(query or VIEWS, timeout_s=timeout or None)
         unmatched = store.unmatched()
     for run, why in unmatched.items():
-        tell(f"collscope: {db}: {unmatched_text(run, why)}")
+        print_stderr(f"collscope: {db}: {unmatched_text(run, why)}")
 
     def rendered(fmt: str) -> str | bytes:
         if not query and fmt == "text":
@@ -192,7 +194,7 @@ def _ended_after(timeout_s: float) -> Iterator[None]:
     from collscope.store.query import not_done
 
     def end() -> None:
-        tell(f"collscope: query: {not_done(timeout_s)}")
+        print_stderr(f"collscope: query: {not_done(timeout_s)}")
         os._exit(UsageError.exit_code)  # nothing was written, and the store is only read
 
     watch = threading.Timer(min(timeout_s + _GRACE_S, threading.TIMEOUT_MAX), end)

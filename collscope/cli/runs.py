@@ -47,7 +47,7 @@ def runs(
     action: Annotated[
         Action | None,
         typer.Argument(
-            help="Remove a run, or match its calls again. Without: list the runs.",
+            help="Remove a run, or match its calls again. Default: list the runs.",
             parser=_action,
             metavar="rm|rematch",
             autocompletion=_complete_action,
@@ -61,10 +61,10 @@ def runs(
     format: RowsFormatOption = None,
     output: Output = None,
 ) -> None:
-    """The runs of the store; 'runs rm NAME' removes one.
+    """List the runs of the store; 'runs rm NAME' removes one.
 
-    The files that a run was read from do not change. 'runs rematch NAME' matches the calls of a
-    run again, as after an ingest that was interrupted.
+    The source files of a run do not change. 'runs rematch NAME' matches the calls of a run again,
+    for instance after an interrupted ingest.
     """
     from collscope.ingest.match import reading, require_known
     from collscope.reports.rendering.rows import render_rows

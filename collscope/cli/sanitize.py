@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import tell, write
+from collscope.cli.options import print_stderr, write
 
 
 def sanitize(
@@ -17,13 +17,15 @@ def sanitize(
     target: Annotated[Path, typer.Argument(metavar="OUT", help="The copy: a new file or folder.")],
     key: Annotated[
         str | None,
-        typer.Option("--key", metavar="SECRET", help="Same secret, same names; else a fresh one."),
+        typer.Option(
+            "--key", metavar="SECRET", help=("Same secret, same names. Default: a new secret.")
+        ),
     ] = None,
 ) -> None:
-    """Copy logs, traces or a store without names, to share.
+    """Copy logs, traces or a store without names, for sharing.
 
-    Hosts, users, paths, pointers, addresses and other names become others of the same shape. What
-    is not known well enough gets no copy.
+    Replaces hosts, users, paths, pointers, addresses and other names by others of the same shape.
+    A file whose names cannot all be identified is not copied.
     """
     from collscope.sanitize.copies import sanitize as copy
     from collscope.units import count
@@ -31,4 +33,4 @@ def sanitize(
     found = copy(source, target, key)
     write(f"{target}: {count(found.files, 'file')}, {count(found.names, 'name')} replaced", None)
     for refused in found.refused:
-        tell(f"{refused.path}: no copy: {refused.reason}")
+        print_stderr(f"{refused.path}: no copy: {refused.reason}")

@@ -48,7 +48,7 @@ def tune(
     system: Annotated[
         str | None,
         typer.Option(
-            "--system", help=f"Machine, to leave out settings that are slow on it: {SYSTEM}."
+            "--system", help=f"Machine; settings that are slow on it are skipped: {SYSTEM}."
         ),
     ] = None,
     step_ms: Annotated[
@@ -96,7 +96,7 @@ def tune(
     format: TuneFormatOption = None,
     output: Output = None,
 ) -> None:
-    """Find better settings for a job's collectives, and confirm them."""
+    """Find faster settings for a job's collectives and confirm them."""
     from collscope.cli.tune_inputs import TuneOptions, make_request
     from collscope.replay.command import Choice, Source
     from collscope.replay.session import Method, Options, make_session
@@ -116,7 +116,7 @@ def tune(
         timeout_s=timeout,
     )
     options = Options((), tuple(env or ()), None, ranks, replayer, mpiexec)
-    asked = TuneOptions(
+    tune_options = TuneOptions(
         source=Source(db, run, tuple(logs or ()), plan),
         choice=Choice(only, min_share, limit, scale_ranks),
         session=make_session(method, options),
@@ -130,7 +130,7 @@ def tune(
         time_limit_s=time_limit,
         seed=seed,
     )
-    request, notices = make_request(asked, progress())
+    request, notices = make_request(tune_options, progress())
     try:
         if dry_run:
             found, error = dry_tune(request, notices), None

@@ -29,8 +29,8 @@ from collscope.tuning.logged_job import LoggedJob, read_logged_job
 from collscope.tuning.records import JobTime, Variable
 from collscope.tuning.settings import (
     KNOBS,
-    Place,
     Setting,
+    TuningTarget,
     may_come_from_logs,
     other_settings,
     pair_settings,
@@ -52,7 +52,7 @@ _FILES = (
 
 
 class TuneOptions(msgspec.Struct, frozen=True):
-    """What the command line says."""
+    """Options of the command line."""
 
     source: command.Source
     choice: command.Choice
@@ -76,8 +76,8 @@ def make_request(
     raises  UsageError for words that cannot be read; InputError for an unusable source
     """
     _named_once(options.candidates)
-    whole, job, time = _read(options, progress)
-    planned = command.choose(whole, options.choice)
+    every_class, job, time = _read(options, progress)
+    planned = command.choose(every_class, options.choice)
     given = dict(options.session.environment)
     logged = {k: v for k, v in job.variables.items() if may_come_from_logs(k, v)}
     left_out = tuple(
@@ -99,7 +99,7 @@ def make_request(
         tuple(sorted(kept.items())),
         tuple(_candidate(text) for text in options.candidates),
         _named(options.named),
-        _time(options, _part(time, whole, planned)),
+        _time(options, _part(time, every_class, planned)),
         {} if options.system is None else _roofs(options.system, planned),
         None if options.system is None else load_system(options.system),
         job.seen,
@@ -108,7 +108,7 @@ def make_request(
         options.out,
         options.source.db,
         options.source.run,
-        job.told,
+        job.settings_logged,
         job.blocks,
         options.label or "",
         options.time_limit_s,
@@ -123,8 +123,8 @@ def _read(options: TuneOptions, progress: Progress) -> tuple[Planned, LoggedJob,
     if options.source.plan is not None:
         planned = command.make_plan(options.source, progress)
         return planned, LoggedJob({}, frozenset()), JobTime()
-    with command.opened(options.source, progress) as connection:
-        planned = command.recorded(connection, options.source)
+    with command.open_run(options.source, progress) as connection:
+        planned = command.plan_of_run(connection, options.source)
         run = options.source.run
         return planned, read_logged_job(connection, run), _fraction(connection, run)
 
@@ -143,9 +143,9 @@ def _fraction(connection: sqlite3.Connection, run: str) -> JobTime:
     return JobTime(None, transfers, exposed, basis)
 
 
-def _part(time: JobTime, whole: Planned, chosen: Planned) -> JobTime:
+def _part(time: JobTime, every_class: Planned, chosen: Planned) -> JobTime:
     """The fraction of the classes chosen, by what all of them weigh in the job."""
-    weight = weights(whole)
+    weight = weights(every_class)
     total = sum(weight.values())
     if time.fraction is None or len(chosen.plan.classes) == len(weight) or not total:
         return time
@@ -170,7 +170,7 @@ def _present(given: Mapping[str, str], logged: Mapping[str, str]) -> tuple[Varia
     found = []
     for knob in KNOBS:
         known = next(((o, where[knob]) for o, where in origins if knob in where), None)
-        if known is not None and known[1]:  # --env NAME= says that the job does not set it
+        if known is not None and known[1]:  # --env NAME= means that the job does not set it
             found.append(Variable(knob, known[1], known[0]))
     return tuple(found)
 
@@ -183,8 +183,8 @@ def _left_out_notes(names: Sequence[str]) -> tuple[Note, ...]:
         "variables_left_out",
         {"variables": tuple(names)},
         f"set in the logs, but not for these measurements: {', '.join(names)}. A log must not "
-        "choose files that the ranks load, or numbers that the library cannot take: give what the "
-        "job needs with --env NAME=VALUE",
+        "choose files that the ranks load, or numbers that the library does not accept: give "
+        "what the job needs with --env NAME=VALUE",
     )
     return (left_out,)
 
@@ -211,7 +211,7 @@ def _named(text: str | None) -> frozenset[str] | None:
     if text is None:
         return None
     names = frozenset(name.strip() for name in text.split(","))
-    place = Place("nccl")
+    place = TuningTarget("nccl")
     every = [*pair_settings(place), *other_settings(place, [Op.ALL_TO_ALL], 2)]
     known = [CHANNELS, *(s.name for s in every)]
     unknown = sorted(names - set(known))

@@ -57,7 +57,7 @@ def converted(value: Any, kind: Any, bounds: Any) -> Any | None:  # noqa: ANN401
 
     value   as written, or a default
     kind    annotation of the parameter
-    bounds  what else was said of it: min, max, parser
+    bounds  its other settings: min, max, parser
     """
     if bounds.parser is not None:
         return None

@@ -31,17 +31,17 @@ def watch(
             "--system",
             envvar=SYSTEM_VARIABLE,
             autocompletion=complete_system,
-            help=f"Show its reachable ceilings: {SYSTEM}.",
+            help=f"Machine whose ceilings to show: {SYSTEM}.",
         ),
     ] = None,
-    every: Annotated[float, typer.Option("--every", help="Seconds between two looks.", min=0.1)] = (
+    every: Annotated[float, typer.Option("--every", help="Seconds between updates.", min=0.1)] = (
         2.0
     ),
-    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
 ) -> None:
-    """What a job does while the recorder records it.
+    """Show what a job does while it is recorded.
 
-    On a terminal the lines are refreshed; elsewhere they are printed at each look. Ctrl-C and
+    On a terminal the lines are refreshed; elsewhere they are printed at each update. Ctrl-C and
     SIGTERM end it.
     """
     from collscope.reports.rendering.text import text_width

@@ -28,7 +28,9 @@ from collscope.errors import UsageError
 from collscope.gpu_vendors import Backend
 from collscope.whatif.policies import Policy
 
-whatif_app = typer.Typer(no_args_is_help=True, help="Time of a step with other gradient buckets.")
+whatif_app = typer.Typer(
+    no_args_is_help=True, help=("Estimate AllReduce time with other gradient buckets.")
+)
 
 
 class Order(str, Enum):
@@ -57,7 +59,7 @@ def fusion(
         ),
     ] = None,
     policy: Annotated[
-        Policy, typer.Option("--policy", help="Rule for the end of a bucket.")
+        Policy, typer.Option("--policy", help="Rule that closes a bucket.")
     ] = Policy.TORCH_DDP,
     thresholds: Annotated[
         str | None,
@@ -116,7 +118,7 @@ def fusion(
     ] = None,
     output: Output = None,
 ) -> None:
-    """Time of a step's all-reduces in gradient buckets of other sizes."""
+    """Estimate a step's AllReduce time with other gradient buckets."""
     from collscope.replay.session import Method, Options, make_session
     from collscope.reports.whatif.text import render_fusion
     from collscope.units import parse_size
@@ -178,4 +180,4 @@ def fusion(
 def _refuse_without_measure(options: dict[str, object]) -> None:
     given = next((name for name, value in options.items() if value), None)
     if given is not None:
-        raise UsageError(f"{given}: says how to measure. Add --measure, or leave it out.")
+        raise UsageError(f"{given}: used only with --measure. Add --measure, or leave it out.")

@@ -23,7 +23,7 @@ _ENCRYPTED, _PATCHED, _STRONGLY_ENCRYPTED = 0x1, 0x20, 0x40
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 _OTHER_METHODS = {1: "Shrink", 6: "Implode", 9: "Deflate64", 93: "Zstandard", 95: "XZ", 98: "PPMd"}
 _NESTED = "an archive inside an archive: its members are not read"
-_DAMAGED = "a damaged archive: nothing after this place is read"
+_DAMAGED = "a damaged archive: nothing after the damage is read"
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Skipped(msgspec.Struct, frozen=True):
 
 @contextmanager
 def open_all(path: str, most_bytes: int | None = None) -> Iterator[Iterator[Input | Skipped]]:
-    """A file, or every member of an archive, each of which is to be read before the next one.
+    """A file, or every member of an archive; read each before asking for the next.
 
     most_bytes  as `Input` has it, of each of them
     raises      UnreadableError when it cannot be opened
@@ -99,7 +99,7 @@ def _zip_members(file: Input) -> Iterator[Input | Skipped]:
 def _unreadable(member: zipfile.ZipInfo, most_bytes: int | None) -> str | None:
     """Why a member is not opened, by its header; None for one that can be.
 
-    The sizes in the header may be a lie: a member is held to the limits as it is read, too.
+    The sizes in the header may be wrong, so the limits are also enforced while a member is read.
     """
     if member.flag_bits & (_ENCRYPTED | _STRONGLY_ENCRYPTED):
         return "encrypted"
@@ -108,7 +108,7 @@ def _unreadable(member: zipfile.ZipInfo, most_bytes: int | None) -> str | None:
     if member.compress_type not in _METHODS:
         method = member.compress_type
         name = _OTHER_METHODS.get(method, f"method {method}")
-        return f"compressed with {name} inside a zip archive, which is not read here"
+        return f"compressed with {name} inside a zip archive, which is not supported"
     return over_limit(member.file_size, most_bytes, member.compress_size)
 
 

@@ -38,7 +38,7 @@ class Recorders(msgspec.Struct, frozen=True):
 
     @property
     def armed_level(self) -> str:
-        """Level of an armed job: the recorder's default beside a faulty library is calls alone."""
+        """Level of an armed job: with a faulty library, the recorder's default is calls alone."""
         return "calls" if self.faults else "all"
 
     @property
@@ -56,9 +56,9 @@ def recorders_in(folder: Path) -> Recorders:
     known = [p for path in folder.glob("*.collrec") if (p := _first_record(path)) is not None]
     if not known:
         raise InputError(
-            f"{folder}: no file of a recorder. Start the job with NCCL_PROFILER_PLUGIN (its path:"
-            " collscope doctor), COLLSCOPE_RECORDER_LEVEL=off and this folder as"
-            " COLLSCOPE_RECORDER_DIR; a file is there ten seconds after the first communicator."
+            f"{folder}: no recorder file. Start the job with NCCL_PROFILER_PLUGIN (its path: "
+            "collscope doctor), COLLSCOPE_RECORDER_LEVEL=off and this folder as "
+            "COLLSCOPE_RECORDER_DIR; a file appears ten seconds after the first communicator."
         )
     faults = {KERNEL_FAULTS[p.library_version or ""] for p in known if _is_faulty(p)}
     levels = frozenset(p.level for p in known if p.level is not None)

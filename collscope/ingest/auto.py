@@ -11,7 +11,7 @@ import msgspec
 
 from collscope.ingest.adding import CUT, EMPTY, OTHER_KIND, unusable
 from collscope.ingest.files import HEAD_BYTES, Input
-from collscope.ingest.logs import OWN, store_log, tells_nothing
+from collscope.ingest.logs import OWN, has_no_content, store_log
 from collscope.ingest.measurements import CSV, TABLE, ingest_csv, ingest_table
 from collscope.ingest.metrics import METRIC, ingest_metric
 from collscope.ingest.profiles import PROFILE, ingest_profile
@@ -45,7 +45,7 @@ _EXPORTS = {
 }
 
 
-class _Into(msgspec.Struct, frozen=True):
+class _Destination(msgspec.Struct, frozen=True):
     """Where files go."""
 
     connection: sqlite3.Connection
@@ -65,8 +65,13 @@ def ingest_any(
     returns  a result per kind that holds something; else one, known or unusable
     raises   InputError when the file cannot be read or the store refuses
     """
+    refused = _of_another_program(file)
+    into = _Destination(connection, db, run, report)
+    return _ingest_kinds(into, file) if refused is None else [refused]
+
+
+def _ingest_kinds(into: _Destination, file: Input) -> list[Ingested]:
     head = file.head(DOCUMENT_BYTES + 1)
-    into = _Into(connection, db, run, report)
     # Of a JSON document figures are read, and no lines of tables.
     small = len(head) <= DOCUMENT_BYTES
     inside = {LOG, *([METRIC] * small), *([TABLE, PROFILE] * (small and not _is_json(head)))}
@@ -86,13 +91,13 @@ def ingest_any(
         if fits is Fit.NONE or (fits is Fit.PART and kind not in inside):
             continue
         if kind == LOG:
-            result = _put_log(into, log or scan_log(file, report))
+            result = _put_log(into, log or scan_log(file, into.report))
         else:
             result = _PUT[kind](into, file)
         if result is None:
             continue
         alone = fits is Fit.WHOLE and kind != TABLE  # the file of a table may hold figures as well
-        # Of traces some are told by little: one that holds nothing may be something else.
+        # Some traces match by few marks: one without content may be something else.
         if alone and (kind != TRACE or result.status != "unusable"):
             return [result]
         if alone:
@@ -103,9 +108,21 @@ def ingest_any(
     known = [r for r in found if r.status == "known"]
     if not added and not known:
         return [first or _rejected(found, file)]
-    # A table that lacks an option, beside what could be read, is not passed over in silence.
+    # A table that lacks an option, next to what could be read, is not silently skipped.
     lacking = [r for r in found if r.status == "unusable" and r.code == _NO_OP]
     return [*(added or known[:1]), *lacking]
+
+
+def _of_another_program(file: Input) -> Ingested | None:
+    """What to give instead of a format that its program keeps to itself.
+
+    Such a file may hold lines of a log: Nsight Systems keeps what the program printed.
+    """
+    name = file.path.lower().removesuffix(".gz").removesuffix(".zst").removesuffix(".xz")
+    export = next((words for end, words in _EXPORTS.items() if name.endswith(end)), None)
+    if export is None:
+        return None
+    return unusable(file.path, OTHER_KIND, export, size=file.size_bytes, truncated=file.truncated)
 
 
 def _is_json(head: bytes) -> bool:
@@ -118,18 +135,18 @@ def _is_json(head: bytes) -> bool:
 
 def _is_pure(log: Scanned) -> bool:
     pure = log.found.is_log and not log.found.counters["foreign"] and not log.own
-    return pure and not tells_nothing(log)
+    return pure and not has_no_content(log)
 
 
-def _put_log(into: _Into, log: Scanned) -> Ingested | None:
-    return None if tells_nothing(log) else store_log(into.connection, into.db, into.run, log)
+def _put_log(into: _Destination, log: Scanned) -> Ingested | None:
+    return None if has_no_content(log) else store_log(into.connection, into.db, into.run, log)
 
 
-def _put_metric(into: _Into, file: Input) -> Ingested:
+def _put_metric(into: _Destination, file: Input) -> Ingested:
     return ingest_metric(into.connection, into.db, into.run, file, MetricHints(), rated=True)
 
 
-_PUT: dict[str, Callable[[_Into, Input], Ingested]] = {
+_PUT: dict[str, Callable[[_Destination, Input], Ingested]] = {
     TRACE: lambda into, file: ingest_trace(into.connection, into.db, into.run, file),
     CSV: lambda into, file: ingest_csv(into.connection, into.db, into.run, file, None, None),
     PROFILE: lambda into, file: ingest_profile(into.connection, into.db, into.run, file),
@@ -141,16 +158,12 @@ _PUT: dict[str, Callable[[_Into, Input], Ingested]] = {
 def _rejected(found: list[Ingested], file: Input) -> Ingested:
     """The one result of a file that no reader can use: what the user can mend, else all kinds."""
     mendable = ((r.code, r.reason) for r in found if r.code not in _OF_ONE_KIND)
-    name = file.path.lower().removesuffix(".gz").removesuffix(".zst").removesuffix(".xz")
-    export = next((words for end, words in _EXPORTS.items() if name.endswith(end)), None)
     code, reason = next(mendable, (OTHER_KIND, _NOTHING))
-    if export is not None:
-        code, reason = OTHER_KIND, export
     return unusable(file.path, code, reason, size=file.size_bytes, truncated=file.truncated)
 
 
 def kind_of(file: Input) -> str | None:
-    """The ingest command that a file looks like it is for; None when it is told by none.
+    """The ingest command that a file looks like it is for; None when no kind matches.
 
     raises  InputError when the file cannot be read
     """

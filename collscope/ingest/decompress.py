@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 CHUNK_BYTES = 8 << 20  # the scanner shares each between two threads, which meet at its end
-# What a compressed file may become where the user says nothing. Logs of the recordings compress up
+# Limits of a decompressed file unless the user sets one. Logs of the recordings compress up
 # to 89 times (zstd -19); a file of zeros compresses 28,000 times.
 MOST_RATIO = 1000
 ANY_RATIO_BYTES = 64 << 20  # so much may come of a file of any size
@@ -36,7 +36,7 @@ RAISE_LIMIT = "If that is right, give 'collscope ingest' a larger --max-size"
 
 
 class Decompressor:
-    """Unpacks one file, as often as it is asked to; the kind is told by the first bytes."""
+    """Unpacks one file, any number of times; the first bytes show the format."""
 
     def __init__(self, path: str, most_bytes: int | None, packed_bytes: int | None) -> None:
         """Of the file at `path`.
@@ -132,7 +132,10 @@ class Decompressor:
             if "Memory usage limit" not in str(error):
                 self.truncated = True
                 return
-            why = f"compressed with xz, and takes over {format_size(_MOST_WINDOW_BYTES)} to unpack"
+            why = (
+                f"compressed with xz; unpacking needs over {format_size(_MOST_WINDOW_BYTES)} of "
+                "memory"
+            )
             raise UnreadableError(self._path, why, "Unpack it first, with xz -d") from error
 
     def _module(self, name: str, what: str) -> ModuleType:
@@ -174,11 +177,11 @@ class Decompressor:
         except zstandard.ZstdError:  # its header goes on in the next piece, or is none
             return
         if needed > _MOST_WINDOW_BYTES:
-            why = f"compressed with zstd --long, which takes {format_size(needed)} to unpack"
+            why = f"compressed with zstd --long; unpacking needs {format_size(needed)} of memory"
             raise UnreadableError(self._path, why, "Unpack it first, with zstd -d --long=31")
 
     def _bounded(self, parts: Iterable[bytes], *, compressed: bool = True) -> Iterator[bytes]:
-        """The same bytes in chunks, as long as they are within the limits."""
+        """The same bytes in chunks, while they are within the limits."""
         parts = _joined(parts) if compressed else parts
         size = 0
         for k, chunk in enumerate(parts):
@@ -208,14 +211,14 @@ def over_limit(size: int, most_bytes: int | None, packed_bytes: int | None) -> s
     packed_bytes  compressed so far; None: it is not compressed
     """
     if most_bytes is not None:
-        allowed = f"more than {format_size(most_bytes)}, which --max-size allows"
+        allowed = f"more than {format_size(most_bytes)}, the limit of --max-size"
         return allowed if size > most_bytes else None
     if packed_bytes is None or size <= ANY_RATIO_BYTES:
         return None
     if size > MOST_RATIO * packed_bytes:
-        return f"becomes more than {MOST_RATIO:,} times its size when it is decompressed"
+        return f"becomes more than {MOST_RATIO:,} times its size when decompressed"
     if size > MOST_UNPACKED_BYTES:
-        return f"becomes more than {format_size(MOST_UNPACKED_BYTES)} when it is decompressed"
+        return f"becomes more than {format_size(MOST_UNPACKED_BYTES)} when decompressed"
     return None
 
 

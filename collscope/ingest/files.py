@@ -28,7 +28,7 @@ from collscope.parsers.reader import text_of
 from collscope.temporary import temporary_folder
 from collscope.units import format_size
 
-HEAD_BYTES = 65_536  # what readers tell their own files by
+HEAD_BYTES = 65_536  # what readers recognise their files by
 # Whole in memory: tables, CSVs, figures, recordings and profiles that are text.
 MOST_WHOLE_BYTES = 512 << 20
 _ZIP = b"PK\x03\x04"
@@ -43,10 +43,10 @@ class ArchiveError(UnreadableError):
 
 
 class Input:
-    """One file, or standard input: its bytes decompressed, as often as they are asked for.
+    """One file, or standard input: its bytes decompressed, any number of times.
 
     What cannot be read twice is kept: the first 64 MiB in memory, more in a temporary file. The
-    bytes are hashed once, as they are first read. UTF-16 with a byte order mark comes as UTF-8.
+    bytes are hashed once, at the first reading. UTF-16 with a byte order mark comes as UTF-8.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Input:
         self._damaged = False  # the member of an archive, from some place on
         self._head = b""
         self._head_ends = False  # the file ends with it
-        self._first = b""  # chunk of the file itself: its kind is told by it before it is read
+        self._first = b""  # chunk of the file itself: shows its kind before it is read
         self._digest = hashlib.sha256()
         self._read_bytes = 0  # of the file itself: hashed, and spooled where it must be
         self._end: int | None = None  # of the file itself, once it is reached
@@ -99,12 +99,12 @@ class Input:
 
     @property
     def truncated(self) -> bool:
-        """The data ended early, or was damaged from there on, as far as it is read."""
+        """In the part that was read, the data ended early or was damaged."""
         return self._damaged or self._decompressor.truncated
 
     @property
     def taken_bytes(self) -> int:
-        """Of the file as it is, read so far."""
+        """Bytes of the unchanged file that were read so far."""
         return self._read_bytes
 
     @property
@@ -117,7 +117,7 @@ class Input:
 
     @property
     def sha256(self) -> str:
-        """Hash of the file as it is; reads to its end what is not read yet.
+        """Hash of the unchanged file; reads the rest of it first.
 
         raises  UnreadableError
         """
@@ -144,7 +144,7 @@ class Input:
             self._head = b"".join(parts)[:most_bytes]
         return self._head[:most_bytes]
 
-    def whole(self) -> bytes:
+    def read_all(self) -> bytes:
         """All bytes.
 
         raises  UnreadableError, also for more than are kept in memory
@@ -155,7 +155,8 @@ class Input:
             if self.size_bytes > most:
                 raise UnreadableError(
                     self.path,
-                    f"more than {format_size(most)}, in a file that must be read as a whole",
+                    f"more than {format_size(most)}, the limit for files that must be read as a "
+                    "whole",
                     RAISE_LIMIT,
                 )
             parts.append(chunk)
@@ -166,11 +167,11 @@ class Input:
 
         raises  UnreadableError, also for more than is kept in memory
         """
-        return text_of(self.whole())
+        return text_of(self.read_all())
 
     @contextmanager
     def database(self) -> Iterator[sqlite3.Connection | None]:
-        """It as an SQLite file, from a copy: a profiler's WAL beside it is not touched.
+        """It as an SQLite file, from a copy: a profiler's WAL next to it is not touched.
 
         returns  None where it cannot be opened
         raises   UnreadableError
@@ -179,7 +180,7 @@ class Input:
             self._copy = self._held.enter_context(temporary_folder("profile")) / "profile.db"
             with self._copy.open("wb+") as out:
                 out.writelines(self.chunks())
-                size = out.tell()
+                size = out.seek(0, os.SEEK_END)
                 out.seek(0)
                 self.cut_database = size < database_bytes(out.read(100))
         with ExitStack() as stack:
@@ -210,7 +211,7 @@ class Input:
         """
         for number, chunk in enumerate(self.decompressed()):
             if number == 0 and (kind := archive_kind(chunk)):
-                why = f"a {kind} archive, and its members are not read here"
+                why = f"a {kind} archive; its members are not read here"
                 raise ArchiveError(self.path, why, "Unpack it, and name the unpacked files")
             yield chunk
 
@@ -257,7 +258,7 @@ class Input:
             if at == 0 and self._first:
                 return self._first
             if at < self._read_bytes:
-                return self._again(at)
+                return self._reread(at)
             block = self._file.read(CHUNK_BYTES) if self._end is None else b""
         except OSError as error:
             raise UnreadableError(self.path, f"{error.strerror}", "Check the file") from error
@@ -274,7 +275,7 @@ class Input:
         self._read_bytes += len(block)
         return block
 
-    def _again(self, at: int) -> bytes:
+    def _reread(self, at: int) -> bytes:
         """Bytes that were read before."""
         kept = self._file if self._spool is None else self._spool
         kept.seek(at)

@@ -28,7 +28,7 @@ _VALUE_BYTES = 64 << 20  # no name of a kernel is longer
 def open_foreign(path: Path) -> Iterator[sqlite3.Connection]:
     """An SQLite file of another program, for reading its base tables.
 
-    path    a file that nobody writes meanwhile; a WAL beside it is not read
+    path    a file that nobody writes meanwhile; a WAL next to it is not read
     raises  what `sqlite3` raises for a file that it cannot open
     """
     uri = f"file:{quote(str(path))}?mode=ro&immutable=1"
@@ -43,7 +43,7 @@ def open_foreign(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def database_bytes(header: bytes) -> int:
-    """Bytes of an SQLite file by its header; 0 where that does not tell.
+    """Bytes of an SQLite file by its header; 0 where it does not give them.
 
     Source: sqlite.org/fileformat.html, 1.3 "The Database Header": the number of pages holds where
     the change counter is that of the version which wrote it.

@@ -7,16 +7,18 @@ import sqlite3
 from collscope.ingest.observation_blob import decode
 from collscope.ingest.paths import STDIN
 from collscope.ingest.stored_calls import load_handles
-from collscope.match.copies import LogRows, holds
-from collscope.store.sources import forget
+from collscope.match.copies import LogRows, extends
+from collscope.store.sources import remove_source
 
 # Of each path of a run: its logs, the earlier before the later.
 _SAME_PATH = """
-SELECT a.source_id, b.source_id FROM _source a JOIN _source b USING (run_id, path)
-WHERE run_id = ? AND path <> ? AND a.source_id < b.source_id
-AND EXISTS (SELECT 1 FROM _segment WHERE source_id = a.source_id)
-AND EXISTS (SELECT 1 FROM _segment WHERE source_id = b.source_id)
-ORDER BY 1, 2
+WITH log AS MATERIALIZED (
+    SELECT source_id, path FROM _source JOIN _segment USING (source_id)
+    WHERE run_id = ? AND path <> ?
+),
+again AS (SELECT path FROM log GROUP BY path HAVING COUNT(*) > 1)
+SELECT a.source_id, b.source_id FROM again JOIN log a USING (path) JOIN log b USING (path)
+WHERE a.source_id < b.source_id ORDER BY 1, 2
 """
 _RECORDS = """
 SELECT 'fact', line, kind, value FROM _fact WHERE source_id = :source
@@ -32,8 +34,8 @@ def forget_grown(connection: sqlite3.Connection, run: int) -> int:
     """
     gone: set[int] = set()
     for earlier, later in connection.execute(_SAME_PATH, (run, STDIN)).fetchall():
-        if earlier not in gone and holds(_read(connection, later), _read(connection, earlier)):
-            forget(connection, earlier)
+        if earlier not in gone and extends(_read(connection, later), _read(connection, earlier)):
+            remove_source(connection, earlier)
             gone.add(earlier)
     return len(gone)
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def lateness(late: LateRank) -> tuple[float, ...]:
-    """Columns of `_trace_rank` and `_rank_wait` that tell how late a rank comes."""
+    """Columns of `_trace_rank` and `_rank_wait` for how late a rank arrives."""
     return (
         late.calls, late.last, late.behind, late.typical_ns, late.max_ns, late.total_ns,
         late.caused_wait_ns, late.share, late.named,

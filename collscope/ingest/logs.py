@@ -40,7 +40,10 @@ _EMPTY = (
 )
 NO_LOG = "no line of NCCL or RCCL: not a log of NCCL_DEBUG=INFO"
 OWN = "own_output"  # why a file is unusable
-_OWN = "a store or an answer of collscope, or another SQLite file: what it quotes is no log"
+_OWN = (
+    "a store or output of collscope, or another SQLite file: the log lines that it quotes are not "
+    "read"
+)
 _EXCERPT = 200  # characters of a line kept in a diagnostic
 
 
@@ -84,7 +87,7 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
     return Ingested(path, "added", row.dialect, counts, tuple(diagnostics))
 
 
-def tells_nothing(log: Scanned) -> bool:
+def has_no_content(log: Scanned) -> bool:
     """True for messages of the library without a communicator, a link, a setting or a fact."""
     counters = log.found.counters
     if not counters["messages"] or any(counters[n] for n in PARSED if n != "messages"):
@@ -139,12 +142,13 @@ def _scan_diagnostics(scan: LogScan) -> list[Diagnostic]:
     kinds += [
         (
             "interleaved", "interleaved_line", Severity.NOTICE,
-            "lines in which another process's line begins: complete ones were read",
+            "lines interrupted by another process's line: complete lines were read",
         ),
         (
             "repeated", "repeated_line", Severity.DATA_LOSS,
-            "lines that Ray left out, as equal but for their numbers to one that it kept ([repeated"
-            " 7x across cluster]): calls of other processes are missing; set RAY_DEDUP_LOGS=0",
+            "lines that Ray dropped because they differ only in numbers from a line it kept "
+            "([repeated 7x across cluster]): calls of other processes are missing; set "
+            "RAY_DEDUP_LOGS=0",
         ),
         (
             "unknown", "other_line", Severity.INFO,
@@ -175,7 +179,7 @@ def _insert(connection: sqlite3.Connection, run: str, log: _Parsed) -> None:
     first = sources.insert_processes(connection, source, log.scan.processes)
     handles = log.observed.observations.handles
     first_handle = sources.insert_handles(connection, first, handles)
-    lives = sources.Lives(first_handle, handles, log.records)
+    lives = sources.HandlesByPointer(first_handle, handles, log.records)
     messages = log.scan.messages
     texts = dict(zip(messages.line.tolist(), messages.text, strict=True))
     keys = sources.LogKeys(source, first, lives, texts)

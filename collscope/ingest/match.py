@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from collscope.errors import InputError
 from collscope.store.connection import (
     DAMAGED,
-    explained,
     open_readonly,
     open_store,
     snapshot,
+    sqlite_errors_as_input_errors,
     transaction,
     wrong_values,
 )
@@ -34,29 +34,27 @@ _TWICE_TEXT = (
     " their calls count twice"
 )
 _ONCE_TEXT = (
-    "lines of calls that stand in the logs twice (one communicator id, rank and process, and the"
-    " same calls): counted once"
+    "call lines that appear twice in the logs (same communicator id, rank, process and calls): "
+    "counted once"
 )
-_GROWN_TEXT = (
-    "logs that grew since they were read: the run now holds this reading instead of the earlier one"
-)
+_GROWN_TEXT = "logs that grew since they were last read: the new reading replaces the earlier one"
 _DOUBTFUL_TEXT = (
-    "communicators that a process joins twice in one log, with other calls: if lines stand there"
-    " twice, their calls count twice"
+    "communicators that a process joins twice in one log, with different calls: if lines are "
+    "duplicated there, their calls count twice"
 )
 _SEVERAL_TEXT = (
-    "GPUs used by several processes, so the run holds more than one job or start: all its numbers"
-    " are of these together; give each a run of its own (--run NAME)"
+    "GPUs used by several processes: this run mixes several jobs or starts, and its totals "
+    "combine them; give each a run of its own (--run NAME)"
 )
 _LACKING_TEXT = (
-    "calls without the kernel of a rank, which the others may have waited for: their transfer and"
-    " waiting are not known"
+    "calls without the kernel of one rank, for which other ranks may have waited: their transfer "
+    "and waiting are not known"
 )
 MATCH_FAILED = "match_failed"  # the diagnostic of a run that could not be matched
 _INTERRUPTED = "its ingest was interrupted, or is not finished yet"
 _WHY = 200  # characters of a reason
 # What makes a run's numbers those of more, or less, than one job, and kernel times of no class.
-_SAID = (
+_NOTICE_CODES = (
     "several_jobs",
     "counted_once",
     "grown_log",
@@ -85,7 +83,7 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
     Of several processes that ingest at once, the one that adds the last source has the last word.
     A run, or a period of it, that cannot be matched is marked, and other runs stay readable.
 
-    returns  the notices of an ingest (`_SAID`); none where nothing changed
+    returns  the notices of an ingest (`_NOTICE_CODES`); none where nothing changed
     """
     # Imported here, as they take longer than many a command that only reads.
     from collscope.ingest.periods import read_periods
@@ -153,9 +151,9 @@ def _matched(connection: sqlite3.Connection, store: Path, run: int) -> list[Diag
     from collscope.ingest.stored_calls import (
         has_logs,
         has_traces,
+        is_superseded,
         load_run,
         store_matching,
-        superseded,
         with_parts_joined,
         without_copies,
     )
@@ -168,7 +166,7 @@ def _matched(connection: sqlite3.Connection, store: Path, run: int) -> list[Diag
     with snapshot(connection, store):
         given, originals = without_copies(load_run(connection, run))
         given, rotated = with_parts_joined(given)
-        matched = match_run(given.observed, given.processes, given.kernels)
+        matched = match_run(given.logged, given.processes, given.kernels)
         waits = _kernel_waits(given.kernels, matched)
         matched.diagnostics += _of_processes(connection, run, originals, rotated)
         if grown:
@@ -180,12 +178,12 @@ def _matched(connection: sqlite3.Connection, store: Path, run: int) -> list[Diag
         traces = has_traces(connection, run)
         traced = _match_traces(connection, run, matched) if traces else None
     with transaction(connection, store):
-        if superseded(connection, run, given):
+        if is_superseded(connection, run, given):
             return []
         first_call = store_matching(connection, run, given, matched, waits)
         if traced is not None:
             traced(first_call)
-    return [d for d in matched.diagnostics if d.code in _SAID]
+    return [d for d in matched.diagnostics if d.code in _NOTICE_CODES]
 
 
 def rematch(store: Path, run: str) -> list[Diagnostic]:
@@ -203,7 +201,7 @@ def rematch(store: Path, run: str) -> list[Diagnostic]:
 def match_due(connection: sqlite3.Connection, store: Path) -> None:
     """Finish a migration: match the runs that it made due, each in a transaction of its own.
 
-    What the ingest would say of them stands in the view `diagnostics`.
+    What the ingest would say of them is in the view `diagnostics`.
     """
     due = connection.execute("SELECT label FROM _run WHERE due > 0 ORDER BY run_id").fetchall()
     for (run,) in due:
@@ -239,13 +237,13 @@ def _of_periods(periods: list[str], *, logs: bool) -> Diagnostic:
     from collscope.model import Diagnostic, Severity
 
     text = (
-        "profiled periods, starts or jobs whose ranks have a trace already, or whose collectives"
-        f" do not end when the others' do, became runs of their own ({', '.join(periods)})"
+        "profiled periods, starts or jobs whose ranks already have a trace, or whose collectives "
+        f"end at other times, became runs of their own ({', '.join(periods)})"
     )
     if logs:
         text += (
-            ". The logs are joined to the traces that were read first; to join them to others,"
-            " ingest those and the logs with --run NAME"
+            ". The logs are joined to the traces that were read first; to join them to other "
+            "traces, ingest those traces and the logs with --run NAME"
         )
     return Diagnostic(Severity.NOTICE, "several_periods", text, count=len(periods))
 
@@ -253,18 +251,18 @@ def _of_periods(periods: list[str], *, logs: bool) -> Diagnostic:
 def _of_processes(
     connection: sqlite3.Connection, run: int, originals: Originals, rotated: set[tuple[str, int]]
 ) -> list[Diagnostic]:
-    """Notices of lines that stand in the logs twice, and of processes that share a GPU.
+    """Notices of lines that appear twice in the logs, and of processes that share a GPU.
 
     rotated  processes whose log is in parts
     """
     from collscope.ingest.stored_calls import processes_in_two_logs, shared_gpus
     from collscope.model import Diagnostic, Severity
 
-    apart = processes_in_two_logs(connection, run) - originals.copied_processes - rotated
+    doubled = processes_in_two_logs(connection, run) - originals.copied_processes - rotated
     counts = (
-        ("counted_once", _ONCE_TEXT, originals.copied_rows),
+        ("counted_once", _ONCE_TEXT, len(originals.lost_rows)),
         ("communicator_twice", _DOUBTFUL_TEXT, originals.doubtful),
-        ("process_in_two_logs", _TWICE_TEXT, len(apart)),
+        ("process_in_two_logs", _TWICE_TEXT, len(doubled)),
         ("several_jobs", _SEVERAL_TEXT, shared_gpus(connection, run)),
     )
     return [Diagnostic(Severity.NOTICE, code, text, count=n) for code, text, n in counts if n]
@@ -278,11 +276,11 @@ def _match_traces(
     Imported here: a run of logs alone needs none of it.
     """
     from collscope.ingest.match_traces import match_traces, store_trace_match
-    from collscope.ingest.stored_traces import doubted, load_traces
+    from collscope.ingest.stored_traces import has_doubtful_trace, load_traces
 
     (steps,) = connection.execute("SELECT steps FROM _run WHERE run_id = ?", (run,)).fetchone()
     given = load_traces(connection, run, host=False)
-    found = match_traces(given, matched, steps, doubted=doubted(connection, run))
+    found = match_traces(given, matched, steps, doubted=has_doubtful_trace(connection, run))
     return lambda first_call: store_trace_match(connection, run, found, first_call)
 
 
@@ -290,12 +288,12 @@ def _match_traces(
 def reading(store: Path) -> Iterator[sqlite3.Connection]:
     """A store for reading; closed at the end.
 
-    All of it is as it was at the first query, whatever other processes write meanwhile. Nothing is
-    written but the migration of an older store.
+    All queries see the state at the first query, whatever other processes write meanwhile. Nothing
+    is written but the migration of an older store.
 
-    raises  InputError when the store cannot be read, be it in the middle
+    raises  InputError when the store cannot be read, also in the middle
     """
-    with explained(store):
+    with sqlite_errors_as_input_errors(store):
         connection = _opened(store)
         try:
             with snapshot(connection, store):

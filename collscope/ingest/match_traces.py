@@ -1,4 +1,4 @@
-"""Traces and recordings of a run joined to its calls, and what they tell together."""
+"""Traces and recordings of a run joined to its calls, and what they show together."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy.typing as npt
 from collscope.ingest import stored_traces as store
 from collscope.ingest.stored_analysis import StoredAnalysis, store_analysis
 from collscope.kernel_names import classify, may_communicate, name_pattern
-from collscope.match.apart import find_apart
 from collscope.match.consistency import Consistency, check
 from collscope.match.extras import first_of_rank, join_extras
+from collscope.match.job_starts import find_job_starts
 from collscope.match.recorded_parts import join_recorded_parts
 from collscope.match.recorded_ranks import agree_on_ranks
 from collscope.match.recordings import RecordedGroup
@@ -47,7 +47,7 @@ class RecordedTimes(msgspec.Struct, frozen=True):
 
 
 class TraceMatch(msgspec.Struct, frozen=True):
-    """What the traces of a run tell, and which calls theirs are."""
+    """What the traces of a run show, and which calls they hold."""
 
     given: store.StoredTraces
     timeline: RankedTimeline
@@ -61,7 +61,7 @@ class TraceMatch(msgspec.Struct, frozen=True):
 def match_traces(
     given: store.StoredTraces, matched: Matched, steps: int | None = None, *, doubted: bool = False
 ) -> TraceMatch:
-    """Analyse the traces of a run and put their calls beside those of its logs.
+    """Analyse the traces of a run and join their calls to those of its logs.
 
     steps    number of steps in each trace, where that is known
     doubted  what was found while reading makes the times of the traces unknown
@@ -120,17 +120,17 @@ def _notes(
     twice = [given.traces[k].rank for k in timeline.rows.duplicates]
     if twice:
         text = (
-            f"traces of ranks that already have one (first: rank {twice[0]}): they are of"
-            " another job or period, and are left out of all numbers; give each a run of its own"
-            " (--run NAME)"
+            f"traces of ranks that already have one (first: rank {twice[0]}): they belong to "
+            "another job or period and are left out of all numbers; give each a run of its own "
+            "(--run NAME)"
         )
         found.append(Diagnostic(Severity.NOTICE, "rank_traced_twice", text, count=len(twice)))
-    apart = find_apart(given.traces).unsure_ns
-    if apart is not None:
+    gap_ns = find_job_starts(given.traces).unsure_ns
+    if gap_ns is not None:
         text = (
-            f"traces that lie {format_time(apart)} or more from others, whose collectives do not"
-            " tell whether they are of one start of the job: they are, if the clocks of their hosts"
-            " differ by that; else give each start or period a run of its own (--run NAME)"
+            f"traces {format_time(gap_ns)} or more apart in time, whose collectives cannot show "
+            "whether they share one start of the job: they do if the host clocks differ this "
+            "much; else give each start or period a run of its own (--run NAME)"
         )
         found.append(Diagnostic(Severity.NOTICE, "traces_apart", text))
     unranked = sum(t.rank is None for t in given.traces)
@@ -150,9 +150,9 @@ def _notes(
     if len(pauses):
         longest = format_time(float(np.diff(pauses[:, 1:]).max()))
         text = (
-            "pauses of nearly a step or longer on all ranks, as between two profiled periods in one"
-            f" file (the longest takes {longest}): steps are those of the longest part without a"
-            " pause, and no pause counts as idle time"
+            "pauses of nearly a step or longer on all ranks, as between two profiled periods in "
+            f"one file (the longest lasts {longest}): only steps of the longest part without a "
+            "pause count, and pauses do not count as idle time"
         )
         number = int((pauses[:, 0] == pauses[0, 0]).sum())
         found.append(Diagnostic(Severity.NOTICE, "pauses", text, count=number))
@@ -160,8 +160,8 @@ def _notes(
     edges = len({call for call, _ in calls.outside})
     if edges:
         text = (
-            "calls at the ends of the traces that some ranks' traces do not reach: their transfer"
-            " and waiting are not known, and no rank counts as late in them"
+            "calls at the start or end of the traces that some ranks' traces do not cover: their "
+            "transfer and waiting are not known, and no rank counts as late in them"
         )
         found.append(Diagnostic(Severity.NOTICE, "window_edges", text, count=edges))
     lacking = {int(calls.group[call]) for call, _ in calls.missing()}
@@ -172,8 +172,8 @@ def _notes(
     impossible = int(timeline.times.impossible.sum())
     if impossible:
         text = (
-            "calls that one rank left before another arrived, so rows of different calls or wrong"
-            " times: they have no transfer, waiting or lateness"
+            "calls that one rank left before another arrived: rows belong to different calls, or "
+            "times are wrong; they have no transfer, waiting or lateness"
         )
         found.append(Diagnostic(Severity.NOTICE, "impossible_call", text, count=impossible))
     warm_up = len(timeline.times.excluded)
@@ -187,13 +187,13 @@ def _notes(
 
 
 def _doubts(rows: Rows) -> Iterable[Diagnostic]:
-    """What the traces cannot be of a job as it is: a copied rank, ranks that never meet."""
+    """Contradictions between the traces of a job: a copied rank, ranks that never meet."""
     seen: dict[tuple[bytes, bytes], int] = {}
     for t, rank in enumerate(rows.ranks):
-        mine = rows.of(t)
-        if mine.stop - mine.start < _FEW:
+        own_rows = rows.of(t)
+        if own_rows.stop - own_rows.start < _FEW:
             continue
-        own = rows.start[mine].tobytes(), rows.end[mine].tobytes()
+        own = rows.start[own_rows].tobytes(), rows.end[own_rows].tobytes()
         first = seen.setdefault(own, rank)
         if first != rank:
             text = (
@@ -221,13 +221,13 @@ def _unrecognised(rows: Rows) -> Iterable[Diagnostic]:
             " count as compute"
         )
         if some:
-            text += f"; kernels that may be some by their names, most time first: {shown}"
+            text += f"; kernels whose names suggest collectives, most time first: {shown}"
         yield Diagnostic(Severity.NOTICE, "no_collective", text)
     elif some:
         of_all = 100 * float(busy[some].sum()) / _kernel_ns(rows)
         text = (
-            f"kernels that may be collectives by their names count as compute: {of_all:.1f} % of"
-            f" the time of all kernels; most time first: {shown}"
+            f"kernels whose names suggest collectives count as compute: {of_all:.1f} % of the "
+            f"time of all kernels; most time first: {shown}"
         )
         yield Diagnostic(Severity.NOTICE, "may_be_collectives", text, count=len(some))
 
@@ -241,10 +241,10 @@ def _alike(rows: Rows) -> Iterable[Diagnostic]:
     of_all = 100 * sum(one.busy_ns for one in found) / _kernel_ns(rows)
     options = " ".join(f"--collective '{pattern}=AllReduce'" for pattern in proposed)
     text = (
-        "kernels behave like collectives and count as compute, as their names are not known: every"
-        " rank runs them as often, the ranks leave them together, and they last longer where a rank"
-        f" comes early; {of_all:.1f} % of the time of all kernels; most time first: {options}, with"
-        " the operation that each carries out"
+        "kernels of unknown names behave like collectives but count as compute: every rank runs "
+        "them equally often, the ranks leave them together, and they last longer on ranks that "
+        f"arrive early; {of_all:.1f} % of the time of all kernels; most time first: {options}, "
+        "with the operation that each performs"
     )
     yield Diagnostic(Severity.NOTICE, "like_collectives", text, count=len(found))
 
@@ -257,10 +257,10 @@ def _fused(rows: Rows) -> Iterable[Diagnostic]:
     if some:
         of_all = 100 * float(busy[some].sum()) / float(busy.sum())
         text = (
-            f"kernels that carry out a collective and compute as well ({of_all:.1f} % of the"
-            " collectives' kernel time): they count as collectives whole, and how much of their"
-            f" time is the collective's is not known; most time first:"
-            f" {', '.join(names[k][:_SHOWN] for k in some[:_MOST])}"
+            f"kernels that combine a collective with compute ({of_all:.1f} % of the collectives' "
+            "kernel time): their whole time counts as collective, and the collective's part of "
+            "it is not known; most time first: "
+            f"{', '.join(names[k][:_SHOWN] for k in some[:_MOST])}"
         )
         yield Diagnostic(Severity.NOTICE, "fused_kernels", text, count=len(some))
 

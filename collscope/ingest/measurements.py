@@ -31,8 +31,8 @@ from collscope.store.measurements import communicator_sizes, count_copies, inser
 # What a source's kind is called, by the command that reads it.
 CSV, TABLE = "csv", "table"
 NO_CSV = (
-    "not a CSV of collscope's replay or benchmarks, nor of rccl_replayer: it has no such"
-    " header line"
+    "not a CSV of collscope's replay or benchmarks, nor of rccl_replayer: their header line is "
+    "missing"
 )
 _COPIED_TEXT = (
     "measurements equal others of this run to the last digit: one file holds a copy of the other's,"
@@ -51,7 +51,7 @@ def ingest_csv(
 ) -> Ingested:
     """Put one CSV of measurements into a run, in one transaction.
 
-    nranks  ranks that an rccl_replayer CSV was measured on, which the file does not tell; None:
+    nranks  ranks that an rccl_replayer CSV was measured on, which the file lacks; None:
             those of the run's communicators, where all have the same number
     label   for every row; None: each row's own
     With either, a file that is in the run already is read again.
@@ -59,9 +59,9 @@ def ingest_csv(
     """
     sizes = communicator_sizes(connection, run)
     known = sizes[0] if len(sizes) == 1 else None
-    again = nranks is not None or label is not None
+    reread = nranks is not None or label is not None
     hints = Hints(nranks=nranks or known)
-    return ingest_measurements(connection, db, run, file, CSV, hints, label, again=again)
+    return ingest_measurements(connection, db, run, file, CSV, hints, label, reread=reread)
 
 
 def ingest_table(
@@ -69,13 +69,13 @@ def ingest_table(
 ) -> Ingested:
     """Put the benchmark tables of one file into a run, in one transaction.
 
-    hints   what the user says of the tables; the file's name is added here; with any, a file that
+    hints   the user's facts about the tables; the file's name is added here; with any, a file that
             is there is read again
     raises  InputError when the file cannot be read or the store refuses
     """
     name = "" if file.path == STDIN else PurePath(printable(file.path)).name
-    named, again = Hints(table=replace(hints, name=name)), hints != TableHints()
-    return ingest_measurements(connection, db, run, file, TABLE, named, None, again=again)
+    named, reread = Hints(table=replace(hints, name=name)), hints != TableHints()
+    return ingest_measurements(connection, db, run, file, TABLE, named, None, reread=reread)
 
 
 def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, and two names
@@ -87,19 +87,19 @@ def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, 
     hints: Hints,
     label: str | None,
     *,
-    again: bool = False,
+    reread: bool = False,
 ) -> Ingested:
     """Put the measurements of one file into a run, in one transaction.
 
     kind     `CSV` or `TABLE`: which readers are asked
     label    for every measurement of the file; None: that of each row, else the file's stem
-    again    the file is read again, and replaces what it gave before, when it is in the run
+    reread   the file is read again, and replaces what it gave before, when it is in the run
     returns  status unusable, with nothing stored, when no reader finds a measurement
     raises   InputError when the file cannot be read or the store refuses
     """
     path = file.path
     identity = sources.identity(file.sha256, kind)
-    if not again and sources.has_source(connection, run, identity):
+    if not reread and sources.has_source(connection, run, identity):
         return Ingested(path, "known")
     found = cast("MeasurementSet | None", registry.read(kind, file, file.head(), hints))
     if found is None or not found.rows:
@@ -124,7 +124,7 @@ def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, 
                 Diagnostic(Severity.NOTICE, "copied_measurements", _COPIED_TEXT, count=equal)
             )
 
-    status = add_source(connection, db, run, row, diagnostics, insert, again=again)
+    status = add_source(connection, db, run, row, diagnostics, insert, reread=reread)
     if status == "known":
         return Ingested(path, status)
     counts = (

@@ -31,13 +31,13 @@ def ingest_metric(
     """Put an application's figures of one file into the store, in one transaction.
 
     rated   figures without any unit are none: numbers in a file may be anything
-    hints   what the user says of the figures; with any, a file that is there is read again
+    hints   the user's facts about the figures; with any, a file that is there is read again
     raises  InputError when the file cannot be read or the store refuses
     """
     path = file.path
     identity = sources.identity(file.sha256, METRIC)
-    again = hints != MetricHints()
-    if not again and sources.has_source(connection, run, identity):
+    reread = hints != MetricHints()
+    if not reread and sources.has_source(connection, run, identity):
         return Ingested(path, "known")
     read = registry.read(METRIC, file, file.head(), Hints(metric=hints))
     found = cast("MetricSet | None", read)
@@ -59,7 +59,7 @@ def ingest_metric(
     def insert(run_key: int, source: int) -> None:
         insert_metrics(connection, run_key, source, found.metrics, stem(path))
 
-    status = add_source(connection, db, run, row, diagnostics, insert, again=again)
+    status = add_source(connection, db, run, row, diagnostics, insert, reread=reread)
     if status == "known":
         return Ingested(path, status)
     counts = (("figures", len(found.metrics)),)

@@ -8,7 +8,7 @@ differences. Handles are stored as rows of their own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,14 @@ import numpy as np
 import zstandard
 
 from collscope.errors import InputError
-from collscope.match.observations import COLUMNS, Ints, Observations, Signature, TuningSetting
+from collscope.match.observations import (
+    COLUMNS,
+    Ints,
+    Observations,
+    Signature,
+    TuningSetting,
+    constant,
+)
 from collscope.model import Op
 from collscope.model.comm_handle import CommHandle
 
@@ -66,6 +73,8 @@ def _narrow(array: Ints, *, growing: bool) -> Ints:
 
 def _widen(array: Ints, dtype: str, *, growing: bool) -> Ints:
     """The values that `_narrow` was given."""
+    if len(array) and array.strides == (0,) and not (growing and array[0]):
+        return constant(array[0].astype(dtype), len(array))
     return np.cumsum(array, dtype=dtype) if growing else array.astype(dtype, copy=False)
 
 
@@ -82,15 +91,38 @@ def _unpack(data: bytes, dtype: str, count: int, decompressor: zstandard.ZstdDec
         return np.empty(0, dtype)
     # A zstd frame is longer than any single value: its magic alone takes 4 bytes, its header more.
     if len(data) == np.dtype(dtype).itemsize:
-        return np.full(count, np.frombuffer(data, dtype)[0])
+        return constant(np.frombuffer(data, dtype)[0], count)
     return np.frombuffer(decompressor.decompress(data), dtype=dtype, count=count)
 
 
-def decode(data: bytes, handles: Sequence[CommHandle]) -> Observations:
+def decode(
+    data: bytes, handles: Sequence[CommHandle], names: Collection[str] = COLUMNS
+) -> Observations:
     """Observations from their bytes and their handles.
 
+    names   of the columns that are wanted
     raises  InputError when the bytes are not of this version
     """
+    header, at = _header(data)
+    try:
+        arrays = _arrays(data, at, header, names)
+    except (zstandard.ZstdError, ValueError, TypeError) as error:
+        raise InputError(f"store: observations are damaged ({error}). Ingest again.") from error
+    return Observations(
+        handles,
+        [Signature(Op(s[0]), *s[1:]) for s in header.signatures],
+        _with_absent_columns(
+            {n: a for n, a in arrays.items() if not n.startswith("tuning.")},
+            names,
+            _rows(header),
+        ),
+        {n.removeprefix("tuning."): a for n, a in arrays.items() if n.startswith("tuning.")},
+        [TuningSetting(*s) for s in header.settings],
+    )
+
+
+def _header(data: bytes) -> tuple[_Header, int]:
+    """The header, and where the columns begin."""
     try:
         length = int.from_bytes(data[:8], "little")
         header = msgspec.msgpack.decode(data[8 : 8 + length], type=_Header)
@@ -100,35 +132,39 @@ def decode(data: bytes, handles: Sequence[CommHandle]) -> Observations:
         raise InputError(
             f"store: observations of another version ({header.version}). Ingest again."
         )
-    try:
-        arrays = _arrays(data, 8 + length, header)
-    except (zstandard.ZstdError, ValueError, TypeError) as error:
-        raise InputError(f"store: observations are damaged ({error}). Ingest again.") from error
-    return Observations(
-        handles,
-        [Signature(Op(s[0]), *s[1:]) for s in header.signatures],
-        _with_absent_columns({n: a for n, a in arrays.items() if not n.startswith("tuning.")}),
-        {n.removeprefix("tuning."): a for n, a in arrays.items() if n.startswith("tuning.")},
-        [TuningSetting(*s) for s in header.settings],
-    )
+    return header, 8 + length
 
 
-def _with_absent_columns(columns: dict[str, Ints]) -> dict[str, Ints]:
+def row_count(data: bytes) -> int:
+    """Rows of observations, from their bytes."""
+    return _rows(_header(data)[0])
+
+
+def _rows(header: _Header) -> int:
+    # Stores of schema 8 and before called communicator handles streams.
+    return next((n for name, _, _, n in header.arrays if name in ("handle", "stream")), 0)
+
+
+def _with_absent_columns(
+    columns: dict[str, Ints], names: Collection[str], rows: int
+) -> dict[str, Ints]:
     """The columns, with those that older stores lack: -1 in each row."""
-    rows = len(columns["handle"])
-    later = {name: dtype for name, dtype in COLUMNS.items() if name not in columns}
-    return columns | {name: np.full(rows, -1, dtype) for name, dtype in later.items()}
+    later = {name: COLUMNS[name] for name in names if name not in columns}
+    return columns | {n: constant(np.dtype(dtype).type(-1), rows) for n, dtype in later.items()}
 
 
-def _arrays(data: bytes, at: int, header: _Header) -> dict[str, np.ndarray[Any, Any]]:
-    """The columns that follow the header, by name."""
+def _arrays(
+    data: bytes, at: int, header: _Header, names: Collection[str]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Columns that follow the header, by name; those of tuning always."""
     decompressor = zstandard.ZstdDecompressor()
     arrays = {}
     for name, dtype, stored, count in header.arrays:
         size = int.from_bytes(data[at : at + 8], "little")
-        narrow = _unpack(data[at + 8 : at + 8 + size], stored, count, decompressor)
         # Stores of schema 8 and before called communicator handles streams.
         column = "handle" if name == "stream" else name
-        arrays[column] = _widen(narrow, dtype, growing=column in _GROWING)
+        if column in names or column.startswith("tuning."):
+            narrow = _unpack(data[at + 8 : at + 8 + size], stored, count, decompressor)
+            arrays[column] = _widen(narrow, dtype, growing=column in _GROWING)
         at += 8 + size
     return arrays

@@ -73,11 +73,11 @@ def _named(path: str) -> list[str]:
         if is_address:
             command = _READERS.get(scheme.lower(), "COMMAND {}").format(path)
             raise InputError(
-                f"{path}: an address, and collscope reads files."
-                f" Run '{command} | collscope ingest auto -'."
+                f"{path}: an address, but collscope reads files. Run '{command} | collscope "
+                "ingest auto -'."
             )
         if glob.has_magic(path):
-            raise InputError(f"{path}: a pattern that no file fits. Check the path.")
+            raise InputError(f"{path}: a pattern that matches no file. Check the path.")
         raise InputError(f"{path}: no such file or folder. Check the path.")
     return names
 

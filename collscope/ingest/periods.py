@@ -62,7 +62,7 @@ class Period(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """What tells it from others: file, ranks, activities, steps."""
+        """What distinguishes it: file, ranks, activities, steps."""
         named = other_profilers(self.dialects)
         shown = "CPU and GPU activities" if self.cpu_activities else "GPU activities"
         step = "no step that recurs"
@@ -76,7 +76,7 @@ class Period(msgspec.Struct, frozen=True):
 def read_periods(connection: sqlite3.Connection, run: str) -> tuple[Period, ...]:
     """The periods or jobs that were read together with a run, itself among them.
 
-    returns  the first one that was read first; none where the run stands alone
+    returns  the first one that was read first; none where the run has no relatives
     """
     labels = [label for (label,) in connection.execute(_FAMILY, (run,))]
     return tuple(_period(connection, label) for label in labels) if len(labels) > 1 else ()
@@ -91,11 +91,11 @@ def _period(connection: sqlite3.Connection, run: str) -> Period:
 
 
 def separate_periods(connection: sqlite3.Connection, store: Path, run: int) -> list[str]:
-    """Give every period, start or job beside a run's first a run of its own, as NAME.2.
+    """Give every period, start or job after a run's first a run of its own, as NAME.2.
 
     A file stays where it is when its traces are of several.
 
-    returns  the labels of those runs, be they new or not; none while all traces are of one
+    returns  the labels of those runs, new or not; none while all traces are of one
     """
     starts = _starts(connection, run)
     if starts or connection.execute(_TWICE, {"run": run}).fetchone()[0]:
@@ -116,24 +116,24 @@ def _starts(connection: sqlite3.Connection, run: int) -> dict[int, int]:
     """
     # Imported here: a report of periods needs none of it.
     from collscope.ingest.stored_traces import load_traces  # noqa: PLC0415
-    from collscope.match.apart import far_apart, find_apart  # noqa: PLC0415
+    from collscope.match.job_starts import find_job_starts, separate_windows  # noqa: PLC0415
 
     rows = connection.execute(_TRACES, {"run": run}).fetchall()
     windows: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
     for k, period in enumerate(_assign(rows, {})):
         windows[period][k] = rows[k][6:8]
-    if all(len(far_apart(own)) < 2 for own in windows.values()):
+    if all(len(separate_windows(own)) < 2 for own in windows.values()):
         return {}
     given = [
         load_traces(connection, own, host=False) for own in dict.fromkeys(row[1] for row in rows)
     ]
     keys = [key for part in given for key in part.trace_ids]
-    found = find_apart([trace for part in given for trace in part.traces]).start
+    found = find_job_starts([trace for part in given for trace in part.traces]).start
     return dict(zip(keys, found, strict=True)) if any(found) else {}
 
 
 def _assign(rows: Sequence[tuple[Any, ...]], starts: Mapping[int, int]) -> list[int]:
-    """Period of each of the `_TRACES`, whose starts are told where there are several."""
+    """Period of each of the `_TRACES`, with its start where there are several."""
     return assign_periods(
         [
             Recording(rank, size, first, str(PurePath(path).parent), starts.get(key, 0), last)

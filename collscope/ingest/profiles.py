@@ -28,11 +28,11 @@ _NO_DATABASE = (
 # CREATE TABLE OPS ("BeginNs" INTEGER, "EndNs" INTEGER, "dev-id" INTEGER, …: bin/dform.py
 _ROCPROF_V1 = re.compile(rb'CREATE TABLE (?:OPS|KERN|COPY|HIP) \("(?:BeginNs|Index)"')
 _ROCPROF_DATABASE = (
-    "the database of rocprof v1: ingest the .json or the .stats.csv that rocprof writes beside it"
+    "the database of rocprof v1: ingest the .json or the .stats.csv that rocprof writes next to it"
 )
 _CUT_DATABASE = (
-    "an SQLite file that ends before its last page, and no profile can be read from what is there:"
-    " copy the original again"
+    "an SQLite file that ends before its last page; no profile can be read from the rest: copy "
+    "the original again"
 )
 _NO_PROFILE = (
     "not a known profile: RPD, rocpd, Nsight Systems SQLite, rocprof CSV, pasted 'top' or"
@@ -68,8 +68,8 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, file: 
             why = _CUT_DATABASE
         return unusable(path, code, why, size=file.size_bytes, truncated=file.truncated)
     if not found.bins and not any(t.profile.totals or t.profile.spans for t in found.tables):
-        told = [d for table in found.tables for d in table.profile.diagnostics]
-        worst = min(told, key=lambda d: d.severity is not Severity.ERROR, default=None)
+        problems = [d for table in found.tables for d in table.profile.diagnostics]
+        worst = min(problems, key=lambda d: d.severity is not Severity.ERROR, default=None)
         code, why = ("no_rows", _NO_PROFILE) if worst is None else (worst.code, worst.message)
         return unusable(path, code, why, size=file.size_bytes, truncated=file.truncated)
     results = []
@@ -77,7 +77,7 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, file: 
     for number, (name, profile) in enumerate(_named(found, printable(path)), start=1):
         own = known[0] if number == 1 else f"{known[0]}:{number}"
         row = sources.SourceRow(name, own, PROFILE, profile.dialect)
-        # Which functions moved what is told once per file, with its first table.
+        # The message sizes of functions are stored once per file, with its first table.
         given = _Given(row, profile, bins if number == 1 else [], cut_short(file))
         results.append(_stored(connection, store, run, given))
     if all(result.status == "known" for result in results):

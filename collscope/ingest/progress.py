@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Is told how far an ingest is, perhaps by several threads. This one keeps it to itself."""
+    """Receives ingest progress, perhaps from several threads; this base ignores it."""
 
     def begin(self, paths: Sequence[str]) -> None:
         """These files are going to be read, in this order."""
@@ -30,20 +30,20 @@ class Progress:
         """That is done, or will not be."""
 
 
-SILENT = Progress()
+NO_PROGRESS = Progress()
 
 
 class Reading(msgspec.Struct, frozen=True):
     """How the files of an ingest are read.
 
-    progress    is told how far it is
+    progress    receives how far it is
     most_bytes  what one file may become, decompressed; None: the limits of `ingest.decompress`
     workers     who reads the files; None: this process alone
     """
 
-    progress: Progress = SILENT
+    progress: Progress = NO_PROGRESS
     most_bytes: int | None = None
     workers: Workers | None = None
 
 
-USUAL = Reading()
+DEFAULT_READING = Reading()

@@ -110,18 +110,18 @@ def run_recorded(command: Sequence[str], folder: Path, options: RecordOptions) -
     """Run a command with its collectives logged; its output and input are ours.
 
     Signals that end a job are passed on to it. The exit code is the command's; of one that a
-    signal ended 128 plus its number, as a shell says it.
+    signal ended 128 plus its number, as in a shell.
     raises  UsageError without a command, MissingToolError when it cannot be started
     """
     if not command:
-        raise UsageError("record: no command. Write it behind --: collscope record -- COMMAND.")
+        raise UsageError("record: no command. Write it after --: collscope record -- COMMAND.")
     begin = time.monotonic()
     try:
         process = subprocess.Popen(command, env=environment(os.environ, folder, options))
     except OSError as error:
         folder.rmdir()
         raise MissingToolError(
-            f"{command[0]}: {error.strerror}. Check the command behind --."
+            f"{command[0]}: {error.strerror}. Check the command after --."
         ) from error
     with _passing_on(process):
         code = process.wait()
@@ -169,8 +169,8 @@ def cost_notes(recorded: Recording, folder: Path) -> Iterator[str]:
     if not recorded.logged:
         return
     yield (
-        "Every rank wrote a line or two per collective, on the thread that launches it: many small"
-        " collectives take longer then. Take step times from a run without logging."
+        "Every rank wrote a line or two per collective on the launching thread, which slows many "
+        "small collectives. Take step times from a run without logging."
     )
 
 
@@ -184,8 +184,8 @@ def _recorder_cost(folder: Path) -> Iterator[str]:
     callback_ns = sum(cost.callback_ns for cost in costs)
     writer_ns = sum(cost.writer_ns for cost in costs)
     yield (
-        f"The recorder took {callback_ns / callbacks:.0f} ns of the job's threads per event, "
-        f"{callback_ns / seconds / 1e7:.3f} % of the time of a process, and its own thread "
-        f"{writer_ns / seconds / 1e7:.3f} % of a core. It times its callbacks alone: what the "
-        "library does to call them is not in it."
+        f"The recorder used {callback_ns / callbacks:.0f} ns of the job's threads per event, "
+        f"{callback_ns / seconds / 1e7:.3f} % of the time of a process. Its own thread used "
+        f"{writer_ns / seconds / 1e7:.3f} % of a core. The times of the job's threads are those of "
+        "its callbacks, without the library's work to call them."
     )

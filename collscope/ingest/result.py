@@ -23,7 +23,7 @@ _Found = tuple[str, Diagnostic]  # path of the input, and what it has
 
 
 class Ingested(msgspec.Struct, frozen=True):
-    """One input after ingest. `counts` says what it held, in words for the summary line.
+    """One input after ingest. `counts` is what it held, in words for the summary line.
 
     The last may be the run itself, matched, with what makes it more than one job.
     """
@@ -75,7 +75,9 @@ def summary_lines(results: list[Ingested], *, quiet: bool = False) -> Iterator[s
             first = next(r.path for r in unusable if r.reason == reason)
             yield f"{count(number, 'file')} skipped: {reason} (first {first})"
         if (left := len(unusable) - sum(n for _, n in reasons.most_common(_MOST_REASONS))) > 0:
-            yield f"{count(left, 'file')} skipped for other reasons: name some to see these"
+            yield (
+                f"{count(left, 'file')} skipped for other reasons: ingest some by name to see them"
+            )
     inputs = {r.path for r in results if r.status != "matched"}
     by_code: dict[tuple[Severity, str], list[tuple[str, Diagnostic]]] = defaultdict(list)
     for r in results:
@@ -91,19 +93,19 @@ def summary_lines(results: list[Ingested], *, quiet: bool = False) -> Iterator[s
 
 
 def _many(unusable: list[Ingested], *, quiet: bool) -> bool:
-    """Whether skipped inputs stand in one line for each reason."""
+    """Whether skipped inputs are in one line for each reason."""
     return len(unusable) > (1 if quiet else _MOST_LINES)
 
 
 def _line(found: Ingested) -> str:
     """The line of one input."""
     if found.status == "known":
-        return f"{found.path}: already in this run (same bytes), left as it is"
+        return f"{found.path}: already in this run (same bytes), unchanged"
     if found.status == "unusable":
         return f"{found.path}: skipped: {found.reason}"
     counts = ", ".join(_counted(n, what) for what, n in found.counts if n)
-    again = " (read again, in place of what it gave before)" * (found.status == "replaced")
-    return f"{found.path}: {found.dialect}: {counts or 'nothing counted'}{again}"
+    reread = " (read again; replaces its earlier rows)" * (found.status == "replaced")
+    return f"{found.path}: {found.dialect}: {counts or 'nothing counted'}{reread}"
 
 
 def _together(added: list[Ingested]) -> Iterator[str]:

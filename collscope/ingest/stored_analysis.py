@@ -153,7 +153,7 @@ def decode_analysis(data: bytes, rows: Rows, host: tuple[HostCalls | None, ...])
         plain = zstandard.ZstdDecompressor().decompressobj().decompress(data[1:])
         stored = _DECODER.decode(plain)
         if stored.rows != tuple(np.diff(rows.bounds).tolist()):
-            raise InputError("it is of other traces")
+            raise InputError("it belongs to other traces")
         calls = _calls(stored, rows)
         _check_clocks(stored.clocks, len(rows.ranks))
         timeline = Timeline(

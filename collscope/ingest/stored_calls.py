@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,11 +11,12 @@ import numpy as np
 from msgspec.structs import astuple, replace
 
 from collscope.ingest.lateness import lateness
-from collscope.ingest.observation_blob import decode
-from collscope.match.copies import Originals, find_originals, taken
-from collscope.match.observations import Ints, Observations, TuningSetting, concatenate
+from collscope.ingest.observation_blob import decode, row_count
+from collscope.match.copies import Originals, find_originals
+from collscope.match.observations import Ints, Observations, TuningSetting
 from collscope.match.parts import join_parts
 from collscope.match.run import Matched
+from collscope.match.run_rows import Log, RunRows
 from collscope.model.comm_handle import CommHandle, Process
 from collscope.model.traced_kernel import TracedKernel
 from collscope.store.runs import clear_matching
@@ -28,19 +29,20 @@ if TYPE_CHECKING:
 class RunInput(msgspec.Struct, frozen=True):
     """What the matching of a run needs, with the keys of the rows it came from."""
 
-    observed: Observations
+    logged: RunRows
     processes: list[Process]
     kernels: list[TracedKernel]
     handle_ids: list[int]
     kernel_ids: list[int]
-    source_of_handle: list[int]
     sources: list[int]  # all sources of the run when it was read
-    names: dict[int, str]  # of the sources with calls
-    source_of_row: Ints | None = None  # where it is not that of the row's handle alone
+    names: dict[int, str]  # of the sources with calls, in the order of the logs
 
 
 def load_run(connection: sqlite3.Connection, run: int) -> RunInput:
-    """Observations of all sources of a run, processes numbered through."""
+    """Observations of all sources of a run, processes numbered through.
+
+    Matching reads their rows from the store when it needs them, all of one snapshot.
+    """
     sources = _sources(connection, run)
     rows = connection.execute(
         "SELECT process_id, COALESCE(host, ''), pid, source_id FROM _process"
@@ -48,35 +50,50 @@ def load_run(connection: sqlite3.Connection, run: int) -> RunInput:
         (run,),
     ).fetchall()
     number = {row[0]: i for i, row in enumerate(rows)}
-    parts, handle_ids, source_of = [], [], []
-    names: dict[int, str] = {}
-    for source, path, blob in connection.execute(
-        "SELECT source_id, path, columns FROM _segment JOIN _source USING (source_id)"
-        " WHERE run_id = ? ORDER BY source_id",
-        (run,),
-    ).fetchall():
-        names[source] = path
+    logs, handle_ids = [], []
+    names = dict(
+        connection.execute(
+            "SELECT source_id, path FROM _segment JOIN _source USING (source_id)"
+            " WHERE run_id = ? ORDER BY source_id",
+            (run,),
+        )
+    )
+    for source in names:
         ids, handles = load_handles(connection, source, number)
-        parts.append(decode(blob, handles))
+        logs.append(_log(connection, source, handles))
         handle_ids += ids
-        source_of += [source] * len(ids)
     kernel_ids, kernels = _load_kernels(connection, run, number)
     processes = [Process(host, pid, source) for _, host, pid, source in rows]
-    observed = concatenate(parts)
-    return RunInput(observed, processes, kernels, handle_ids, kernel_ids, source_of, sources, names)
+    return RunInput(RunRows(logs), processes, kernels, handle_ids, kernel_ids, sources, names)
+
+
+def _log(connection: sqlite3.Connection, source: int, handles: Sequence[CommHandle]) -> Log:
+    """One log of a run, with what reads its rows."""
+    query = "SELECT columns FROM _segment WHERE source_id = ?"
+
+    def load(names: Collection[str]) -> Observations:
+        ((blob,),) = connection.execute(query, (source,)).fetchall()
+        return decode(blob, handles, names)
+
+    ((blob,),) = connection.execute(query, (source,)).fetchall()
+    head = decode(blob, handles, ())
+    return Log(handles, head.signatures, head.tuning_settings, row_count(blob), load)
 
 
 def without_copies(given: RunInput) -> tuple[RunInput, Originals]:
-    """What was given without lines that stand in the logs twice."""
-    found = find_originals(given.observed, given.processes, given.kernels)
+    """What was given without lines that appear twice in the logs."""
+    found = find_originals(given.logged, given.processes, given.kernels)
+    if found.dropped or len(found.lost_rows):
+        given = replace(
+            given,
+            logged=given.logged.without(found.dropped, found.lost_rows),
+            handle_ids=[given.handle_ids[i] for i in found.handles],
+        )
     return (
         replace(
             given,
-            observed=taken(given.observed, found),
             kernels=[given.kernels[k] for k in found.kernels],
-            handle_ids=[given.handle_ids[i] for i in found.handles],
             kernel_ids=[given.kernel_ids[k] for k in found.kernels],
-            source_of_handle=[given.source_of_handle[i] for i in found.handles],
         ),
         found,
     )
@@ -84,17 +101,9 @@ def without_copies(given: RunInput) -> tuple[RunInput, Originals]:
 
 def with_parts_joined(given: RunInput) -> tuple[RunInput, set[tuple[str, int]]]:
     """What was given with the parts of rotated logs joined, and the processes of these."""
-    found = join_parts(given.observed, given.processes, given.names)
+    found = join_parts(given.logged, given.processes, given.names)
     return (
-        replace(
-            given,
-            observed=found.observed,
-            handle_ids=[given.handle_ids[i] for i in found.handles],
-            source_of_handle=[given.source_of_handle[i] for i in found.handles],
-            source_of_row=np.array(given.source_of_handle, dtype=np.int64)[found.handle_of_row]
-            if found.handle_of_row is not None
-            else None,
-        ),
+        replace(given, logged=found.run, handle_ids=[given.handle_ids[i] for i in found.handles]),
         found.processes,
     )
 
@@ -194,7 +203,7 @@ def _load_kernels(
     return [r[0] for r in rows], kernels
 
 
-def superseded(connection: sqlite3.Connection, run: int, given: RunInput) -> bool:
+def is_superseded(connection: sqlite3.Connection, run: int, given: RunInput) -> bool:
     """True if another process has matched sources that were not there when `given` was read."""
     ((done,),) = connection.execute("SELECT matched FROM _run WHERE run_id = ?", (run,)).fetchall()
     return bool(done) and _sources(connection, run) != given.sources
@@ -243,9 +252,9 @@ def store_matching(
         _store_kernels(connection, given, matched.kernel_calls, waits, first_call)
     insert_diagnostics(connection, run, None, matched.diagnostics)
     # Another process may have added a source since the run was read: it will match the run again.
-    whole = _sources(connection, run) == given.sources
+    complete = _sources(connection, run) == given.sources
     connection.execute(
-        "UPDATE _run SET matched = ?, match_error = NULL, due = 0 WHERE run_id = ?", (whole, run)
+        "UPDATE _run SET matched = ?, match_error = NULL, due = 0 WHERE run_id = ?", (complete, run)
     )
     return first_call
 
@@ -362,16 +371,14 @@ def _store_totals(
 def _store_details(
     connection: sqlite3.Connection, given: RunInput, matched: Matched, first_call: int
 ) -> None:
-    columns = given.observed.columns
-    deviations = []
-    for d in matched.deviations:
-        source = line = None
-        if d.row is not None:
-            source = given.source_of_handle[int(columns["handle"][d.row])]
-            if given.source_of_row is not None:
-                source = int(given.source_of_row[d.row])
-            line = int(columns["line"][d.row])
-        deviations.append((first_call + d.call, d.rank, d.what, d.detail, source, line))
+    sources = list(given.names)
+    deviations = [
+        (
+            first_call + d.call, d.rank, d.what, d.detail,
+            None if d.log is None else sources[d.log], d.line,
+        )
+        for d in matched.deviations
+    ]  # fmt: skip
     connection.executemany("INSERT INTO _deviation VALUES (?,?,?,?,?,?)", deviations)
     connection.executemany(
         "INSERT INTO _transfer VALUES (?,?,?,?,?,?,?)",

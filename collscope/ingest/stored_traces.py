@@ -201,7 +201,7 @@ def insert_recording(connection: sqlite3.Connection, source: int, recorded: Reco
     )  # fmt: skip
 
 
-def doubted(connection: sqlite3.Connection, run: int) -> bool:
+def has_doubtful_trace(connection: sqlite3.Connection, run: int) -> bool:
     """Whether something was found in a trace of a run that makes all times of it unknown."""
     codes = ",".join("?" * len(TIMES_UNKNOWN))
     query = (
@@ -250,7 +250,7 @@ def store_ranks(
             "INSERT INTO _trace_stream VALUES (?,?,?,?,?)",
             [(key, *astuple(stream)) for stream in overlap.streams],
         )
-    # Kernels of a trace that tells no rank are of the one that it got among the others.
+    # Kernels of a trace without a rank belong to the rank that it was assigned.
     connection.executemany(
         "UPDATE _kernel SET rank = ?1 FROM _trace t WHERE t.trace_id = ?2 AND t.rank IS NULL"
         " AND kernel_id >= t.first_kernel AND kernel_id < t.first_kernel + t.kernels",

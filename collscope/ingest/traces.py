@@ -1,4 +1,4 @@
-"""Traces, recordings and pasted totals into the store, each told by its content.
+"""Traces, recordings and pasted totals into the store, each recognised by its content.
 
 Readers of what few files are get imported where they are needed: start-up counts.
 """
@@ -29,14 +29,15 @@ from collscope.units import count
 
 TRACE = "trace"  # what the kind of such a source is called
 _EMPTY = "the trace holds no kernel, copy or collective"
-# Its GPU work may stand at the end: nothing of it is left then.
-_CUT = "cut, or not written to its end; what is there holds no kernel, copy or collective"
+# Its GPU work may be at the end: nothing of it is left then.
+_CUT = "cut, or not written to its end; it holds no kernel, copy or collective"
 _LARGE = (
-    "a value of it is larger than a reader takes; what is read holds no kernel, copy or collective"
+    "one of its values exceeds the reader's limit; the part that was read holds no kernel, copy "
+    "or collective"
 )
 _UNTIMED = (
-    "none of its {rows} has a time that can be: times of such traces are in us, and those in ns"
-    " are too large. Divide ts and dur by 1000, or export the trace again"
+    "none of its {rows} has a possible time: such traces hold microseconds, and nanoseconds are "
+    "too large. Divide ts and dur by 1000, or export the trace again"
 )
 _UNKNOWN = "not a known trace or recording"
 # job.rank0.json, rank_0.pt.trace.json, worker0.1790000000000.pt.trace.json, rank0/trace.json
@@ -113,18 +114,18 @@ def ingest_trace(connection: sqlite3.Connection, store: Path, run: str, file: In
 
 
 def _why_empty(diagnostics: Iterable[Diagnostic]) -> tuple[str, str]:
-    """Code and reason of a trace of which nothing can be kept."""
-    told = {d.code: d.count for d in diagnostics}
-    if "untimed_activity" in told:
-        rows = count(told["untimed_activity"], "kernel or copy", "kernels and copies")
+    """Code and reason of a trace without usable content."""
+    counts = {d.code: d.count for d in diagnostics}
+    if "untimed_activity" in counts:
+        rows = count(counts["untimed_activity"], "kernel or copy", "kernels and copies")
         return "untimed_activity", _UNTIMED.format(rows=rows)
-    if "large_value" in told:
+    if "large_value" in counts:
         return "large_value", _LARGE
-    return ("truncated_trace", _CUT) if "truncated_trace" in told else ("empty_trace", _EMPTY)
+    return ("truncated_trace", _CUT) if "truncated_trace" in counts else ("empty_trace", _EMPTY)
 
 
 def rank_of_name(path: str) -> int | None:
-    """Rank that the name of a file tells, or that of its folder; None where neither does.
+    """Rank in the name of a file, or of its folder; None where neither has one.
 
     >>> rank_of_name("job/rank_3.json"), rank_of_name("rank3/trace.json"), rank_of_name("a.3.json")
     (3, 3, None)

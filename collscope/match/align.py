@@ -1,4 +1,4 @@
-"""Two sequences of which some elements are partners laid into one order (pure)."""
+"""One order of two sequences that share some elements (pure)."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ one that the ranks log differently.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -29,19 +29,30 @@ class AlignedCalls(msgspec.Struct, frozen=True):
     witnessed: bool = False  # opCount took part in the re-alignment
 
 
-def align_calls(comm: Communicator, rows_of: list[Ints], observed: Observations) -> AlignedCalls:
-    """Calls of `comm` from the rows of its members.
+def equal_calls(
+    comm: Communicator, rows_of: Mapping[int, Ints], observed: Observations
+) -> AlignedCalls | None:
+    """Calls of `comm` from the rows of its members; None where their sequences differ.
 
     rows_of  per handle, the rows of collective operations in order
     """
     ranks = tuple(sorted(comm.members))
     rows = [rows_of[comm.members[rank]] for rank in ranks]
     sig = observed.columns["sig"]
-    sequences = [sig[r] for r in rows]
-    if all(np.array_equal(sequences[0], s) for s in sequences[1:]):
-        # Columns one after the other in memory: what follows goes through them, not along rows.
-        matrix = np.stack(rows).T.astype(np.int64, copy=False)
-        return AlignedCalls(ranks, matrix, realigned=False)
+    first = sig[rows[0]]
+    if not all(np.array_equal(first, sig[r]) for r in rows[1:]):
+        return None
+    # Columns one after the other in memory: what follows goes through them, not along rows.
+    matrix = np.stack(rows).T.astype(np.int64, copy=False)
+    return AlignedCalls(ranks, matrix, realigned=False)
+
+
+def align_calls(
+    comm: Communicator, rows_of: Mapping[int, Ints], observed: Observations
+) -> AlignedCalls:
+    """The same of members whose sequences differ."""
+    ranks = tuple(sorted(comm.members))
+    rows = [rows_of[comm.members[rank]] for rank in ranks]
     keys, witnessed = _keys(rows, observed)
     matrix = _merge(rows, keys)
     if witnessed:
@@ -67,7 +78,7 @@ def _keys(rows: list[Ints], observed: Observations) -> tuple[list[Ints], bool]:
 
 
 def _order_by_op_count(matrix: Ints, op_count: Ints) -> Ints:
-    """Calls that no rank logged both of, in the order of their opCount; others stay as they are."""
+    """Calls that no rank logged both of, in the order of their opCount; others do not change."""
     first = matrix[np.arange(len(matrix)), (matrix >= 0).argmax(axis=1)]
     ordered = matrix[np.argsort(op_count[first], kind="stable")]
     for member in ordered.T:

@@ -1,7 +1,7 @@
 """One clock for traces of several hosts whose process groups nothing names (pure).
 
 Clocks of hosts differ by any constant and drift. Streams of two traces that carry one group's calls
-tell both: the calls end together on one clock only. Traces that nothing links keep their own.
+show both: the calls end together on one clock only. Traces that nothing links keep their own.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Compare = Callable[[int, int], Comparison]
 
 
 class Linked(msgspec.Struct, frozen=True):
-    """Rows of all traces, on one clock as far as their calls tell it."""
+    """Rows of all traces, on one clock as far as their calls allow."""
 
     rows: Rows
     component: Ints  # (traces,) traces of different ones share no clock
-    # Traces whose calls may be those of a trace with another clock, for all that they tell.
+    # Traces whose calls may be those of a trace with another clock, by all that is known.
     doubtful: frozenset[int]
 
 
@@ -97,7 +97,7 @@ def _link(rows: Rows, component: Ints, streams: dict[int, list[Sequence3]]) -> L
             known[a, b] = min(found, key=_rank)
         return known[a, b]
 
-    mates = _mates(rows.told)
+    mates = _mates(rows.group_ranks)
     left = list(dict.fromkeys(component[sorted(streams)].tolist()))
     while left:
         head, left = left[0], left[1:]
@@ -148,10 +148,10 @@ def _nearest(
     return min(same, key=lambda pair: compare(*pair).scatter, default=None)
 
 
-def _mates(told: Sequence[Sequence[tuple[int, ...]]]) -> dict[tuple[int, int], int]:
-    """Size of the smallest group that two traces tell in common."""
+def _mates(group_ranks: Sequence[Sequence[tuple[int, ...]]]) -> dict[tuple[int, int], int]:
+    """Size of the smallest group that both traces name."""
     members: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for t, groups in enumerate(told):
+    for t, groups in enumerate(group_ranks):
         for ranks in set(groups):
             members[ranks].append(t)
     found: dict[tuple[int, int], int] = {}

@@ -8,13 +8,13 @@ calls ("inferred").
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import pairwise
 
 import msgspec
 from msgspec.structs import replace
 
-from collscope.match.handles import begun
+from collscope.match.handles import has_init_lines
 from collscope.model.comm_handle import CommHandle, Process
 
 _NO_CALLS = 0  # digest of an empty sequence
@@ -39,7 +39,7 @@ def join_communicators(
     """Communicators of one run.
 
     handles  of all sources; `CommHandle.process` indexes `processes`
-    digests  per handle a hash of its sequence of collective calls (0: none), to tell apart
+    digests  per handle a hash of its sequence of collective calls (0: none), to separate
              communicators that only inference can join
     """
     order = sorted(range(len(handles)), key=lambda i: (handles[i].process, handles[i].first_line))
@@ -64,7 +64,7 @@ def ranks_by_calls(handles: Sequence[CommHandle], comms: Sequence[Communicator])
         for comm in comms
         if comm.matched_by in ("commId", "parent/color")
         for i in comm.members.values()
-        if not begun(handles[i])
+        if not has_init_lines(handles[i])
     ]
 
 
@@ -174,7 +174,11 @@ class _Joiner:
         That is sure enough where one handle and one communicator fit each other alone: as many
         ranks, the same calls, and no member of that process.
         """
-        lost = [i for i in indices if not begun(self.handles[i]) and self.digests[i] != _NO_CALLS]
+        lost = [
+            i
+            for i in indices
+            if not has_init_lines(self.handles[i]) and self.digests[i] != _NO_CALLS
+        ]
         gaps = {c: gap for c, comm in enumerate(self.comms) if (gap := _only_gap(comm)) is not None}
         fitting = {i: [c for c, gap in gaps.items() if self._fits_gap(i, c, gap)] for i in lost}
         wanted = Counter(c for found in fitting.values() for c in found)
@@ -226,12 +230,12 @@ class _Joiner:
                 blocks.append([])
             blocks[-1].append(i)
             end = max(end, s.first_line if s.last_line is None else s.last_line)
-        whole = all(
+        complete = all(
             len({self.handles[i].process for i in block}) > 1
             and len({self.handles[i].rank for i in block}) == len(block)
             for block in blocks
         )
-        return blocks if whole and self._pids_apart(blocks) else [group]
+        return blocks if complete and self._pids_apart(blocks) else [group]
 
     def _pids_apart(self, blocks: Sequence[Sequence[int]]) -> bool:
         """Whether on every host the process ids of each block lie in a range of their own."""
@@ -251,9 +255,10 @@ class _Joiner:
         )
 
     def within_process(self, indices: list[int]) -> list[int]:
-        """Join the handles of a process that drives all devices of a communicator.
+        """Join the handles of processes that drive several devices of one communicator each.
 
-        They are as many as its ranks, made the same calls, and no other process did.
+        They are as many as its ranks and made the same calls. Where several communicators made
+        them, the lines of each follow those of another, from other processes.
         returns  the other handles
         """
         alike: dict[tuple[int | None, int], list[int]] = defaultdict(list)
@@ -261,14 +266,20 @@ class _Joiner:
             alike[self.handles[i].nranks, self.digests[i]].append(i)
         joined: set[int] = set()
         for (nranks, digest), group in alike.items():
-            alone = len({self.handles[i].process for i in group}) == 1
-            if alone and len(group) == nranks and nranks > 1 and digest != _NO_CALLS:
-                self._fill(group, "inferred")
+            if nranks is None or nranks < 2 or len(group) % nranks or digest == _NO_CALLS:
+                continue
+            rows = sorted(group, key=lambda i: self.handles[i].first_line)
+            jobs = [rows[at : at + nranks] for at in range(0, len(rows), nranks)]
+            processes = [Counter(self.handles[i].process for i in job) for job in jobs]
+            disjoint = len(set().union(*processes)) == sum(len(of_job) for of_job in processes)
+            if disjoint and all(max(of_job.values()) > 1 for of_job in processes):
+                for job in jobs:
+                    self._fill(job, "inferred")
                 joined.update(group)
         return [i for i in indices if i not in joined]
 
     def by_sequence(self, indices: list[int]) -> None:
-        """Join handles of which only nranks and the calls are known."""
+        """Join handles by nranks and calls, where nothing else is known."""
         for _nranks, _ordinal, group in self._by_shape(indices):
             self._fill(group, "inferred")
 
@@ -291,7 +302,8 @@ class _Joiner:
         first, then the calls that most made, so that a handle with calls of its own (lines lost, or
         another job) takes no place from them.
         """
-        opened: list[int] = []
+        opened = _Opened(self._has_room)
+        alike: dict[int, _Opened] = defaultdict(lambda: _Opened(self._has_room))  # by digest
         place = {i: n for n, i in enumerate(group)}
         made = Counter(self.digests[i] for i in group)
         rank_of = {digest: n for n, (digest, _) in enumerate(made.most_common())}
@@ -300,15 +312,17 @@ class _Joiner:
         )
         for unit in units:
             digest = self.digests[unit[0]]
-            free = [c for c in opened if all(self._has_room(c, self.handles[i].rank) for i in unit)]
-            alike = [c for c in free if self._digest(c) == digest]
-            comm = (alike or free or [self.open(unit[0], how)])[0]
-            if comm not in opened:
-                opened.append(comm)
-            for i in unit:
-                rank = self.handles[i].rank
+            ranks = [self.handles[i].rank for i in unit]
+            comm = alike[digest].first_free(ranks)
+            if comm is None:
+                comm = opened.first_free(ranks)
+            if comm is None:
+                comm = self.open(unit[0], how)
+                opened.comms.append(comm)
+                alike[digest].comms.append(comm)
+            for i, rank in zip(unit, ranks, strict=True):
                 self.add(comm, len(self.comms[comm].members) if rank is None else rank, i)
-        for comm in opened:
+        for comm in opened.comms:
             members = self.comms[comm].members
             if any(self.handles[i].rank is None for i in members.values()):
                 members.update(enumerate(sorted(members.values(), key=place.__getitem__)))
@@ -328,8 +342,32 @@ class _Joiner:
             return rank not in members
         return nranks is None or len(members) < nranks
 
-    def _digest(self, comm: int) -> int:
-        return self.digests[next(iter(self.comms[comm].members.values()))]
+
+class _Opened:
+    """Communicators in the order in which they were opened; a full one stays full."""
+
+    def __init__(self, has_room: Callable[[int, int | None], bool]) -> None:
+        self.comms: list[int] = []
+        self._has_room = has_room
+        self._full: dict[int | None, int] = defaultdict(int)  # by rank: so many of the first are
+
+    def first_free(self, ranks: Sequence[int | None]) -> int | None:
+        """The first one with room for all of some ranks."""
+        comms = self.comms
+        for rank in ranks:
+            while self._full[rank] < len(comms) and not self._has_room(
+                comms[self._full[rank]], rank
+            ):
+                self._full[rank] += 1
+        begin = max(self._full[rank] for rank in ranks)
+        return next(
+            (
+                comms[k]
+                for k in range(begin, len(comms))
+                if all(self._has_room(comms[k], rank) for rank in ranks)
+            ),
+            None,
+        )
 
 
 def _finish(
@@ -338,7 +376,7 @@ def _finish(
     processes: Sequence[Process],
     joiner: _Joiner,
 ) -> Communicator:
-    """Add what the members tell: nodes, parent, hash."""
+    """Add the facts of the members: nodes, parent, hash."""
     members = [handles[i] for i in comm.members.values()]
     nnodes = next((m.nnodes for m in members if m.nnodes is not None), None)
     if nnodes is None and comm.nranks in (1, len(members)):
@@ -354,7 +392,7 @@ def _finish(
 def world_ranks(handles: Sequence[CommHandle], comms: Sequence[Communicator]) -> list[int | None]:
     """World rank per handle: its rank in the largest, then first, communicator of its device.
 
-    A process with several devices is told apart by bus id or device index where INIT lines give
+    Several devices of a process are distinguished by bus id or device index where INIT lines give
     them, and by nothing else: then the process's first rank stands for all.
     """
     best: dict[tuple[int, int | None], tuple[int, int]] = {}

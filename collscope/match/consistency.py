@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.match.members import (
+    CallPlace,
     Member,
-    Place,
     agree,
     amount,
     any_open,
@@ -38,9 +38,9 @@ class RankProgress(msgspec.Struct, frozen=True):
     """How far one rank got in one group, in the group's own sequence numbers of collectives."""
 
     group: str
-    rank: int  # as `Consistency.world_ranks` says
+    rank: int  # numbered as in `Consistency.world_ranks`
     last_called: int | None
-    last_completed: int | None  # None: not told, or none was
+    last_completed: int | None  # None: unknown, or none was
     first_missing: int | None  # that another rank called and this one did not
     first_open: int | None  # called and not completed
 
@@ -189,7 +189,7 @@ class _Group:
             found.append(self._finding("stopped", [place], first, message, self._last - first + 1))
         return found
 
-    def _missing(self, member: Member) -> list[Place]:
+    def _missing(self, member: Member) -> list[CallPlace]:
         """Places within a member's calls at which others called and it did not."""
         if member.coverage == "sample" or not member.places:
             return []
@@ -198,13 +198,13 @@ class _Group:
         for place in member.places:
             low, high = spans.get(place.op, (place.seq, place.seq))
             spans[place.op] = (min(low, place.seq), max(high, place.seq))
-        whole = member.coverage == "whole"
+        complete = member.coverage == "whole"
         return [
             place
             for place in self._places
             if place not in member.places
             and place.op in spans
-            and (whole or place.seq >= spans[place.op][0])
+            and (complete or place.seq >= spans[place.op][0])
             and place.seq <= spans[place.op][1]
         ]
 
@@ -216,7 +216,7 @@ class _Group:
                 first = min(place.seq for place in lacking)
                 message = (
                     f"Group {self.key.name}: {self._who([rank])} did not call collective {first} "
-                    f"({self._what_of_any(first)}), which others did, and went on."
+                    f"({self._what_of_any(first)}), which other ranks called, and went on."
                 )
                 found.append(self._finding("missing", [rank], first, message, len(lacking)))
         return found
@@ -234,13 +234,13 @@ class _Group:
             )
         return list(found.values())
 
-    def _difference(self, place: Place) -> CallFinding | None:
+    def _difference(self, place: CallPlace) -> CallFinding | None:
         seen = {
             rank: tuple(sorted(map(signature, member.places[place]), key=str))
             for rank, member in sorted(self._members.items())
             if place in member.places
         }
-        # The most common is taken for right; of equally common ones, that of the lowest rank.
+        # The most common counts as right; of equally common ones, that of the lowest rank.
         (expected, _), *others = Counter(seen.values()).most_common() or [((), 0)]
         wrong = [rank for rank, calls in seen.items() if not agree(calls, expected)]
         if not others or not wrong:
@@ -285,8 +285,8 @@ class _Group:
             if sender is not None and receiver is not None:
                 sends = sender.transfers.get((Op.SEND, target), [])
                 receives = receiver.transfers.get((Op.RECV, source), [])
-                whole = sender.coverage == receiver.coverage == "whole"
-                found += self._transfer(source, target, sends, receives, whole)
+                complete = sender.coverage == receiver.coverage == "whole"
+                found += self._transfer(source, target, sends, receives, complete)
         return found
 
     def _transfer(
@@ -295,10 +295,10 @@ class _Group:
         target: int,
         sends: Sequence[RecordedCall],
         receives: Sequence[RecordedCall],
-        whole: bool,
+        complete: bool,
     ) -> list[CallFinding]:
         """Compare one rank's sends to another with the receives there, in their order."""
-        if not whole:
+        if not complete:
             # A ring buffer forgets what is done; what is not done is all there.
             sends = [call for call in sends if is_open(call)]
             receives = [call for call in receives if is_open(call)]
@@ -342,5 +342,5 @@ class _Group:
         return next((word for word in words if word != "not recorded"), "not recorded")
 
 
-def _order(place: Place) -> tuple[int, str]:
+def _order(place: CallPlace) -> tuple[int, str]:
     return place.seq, "" if place.op is None else place.op.value

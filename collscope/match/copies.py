@@ -1,9 +1,9 @@
-"""Lines that stand in the logs of a run twice, found and left out (pure).
+"""Lines that appear twice in the logs of a run, found and left out (pure).
 
 A log is written twice by ``cat a a``, by ``tee``, by a launcher that keeps the ranks' output beside
 NCCL_DEBUG_FILE, or ingested under two paths. The evidence: the id of a communicator (commId) is
 random, so a process that joins one communicator with one rank twice is one line read twice.
-A file read again after it grew is known by its lines: all that the earlier reading gave stands in
+A file read again after it grew is known by its lines: all that the earlier reading gave is in
 the later one, at the same lines.
 """
 
@@ -19,10 +19,16 @@ from msgspec.structs import replace
 
 from collscope.match.handles import rows_by
 from collscope.match.observations import Ints, Observations, concatenate
+from collscope.match.run_rows import RunRows
 from collscope.model.comm_handle import CommHandle, Process
 from collscope.model.traced_kernel import TracedKernel
 
-_TOLD = ("sig", "op_count", "slot", "task")  # columns of a row that are of the call, not the line
+CALL_COLUMNS = (
+    "sig",
+    "op_count",
+    "slot",
+    "task",
+)  # columns of a row that are of the call, not the line
 
 
 class LogRows(msgspec.Struct, frozen=True):
@@ -34,7 +40,7 @@ class LogRows(msgspec.Struct, frozen=True):
     records: frozenset[tuple[Hashable, ...]]  # facts, settings, links: what, line, values
 
 
-def holds(later: LogRows, earlier: LogRows) -> bool:
+def extends(later: LogRows, earlier: LogRows) -> bool:
     """Whether an earlier reading is the beginning of a later one of the same file.
 
     The last line of the earlier one is left out: it may have been cut.
@@ -45,8 +51,8 @@ def holds(later: LogRows, earlier: LogRows) -> bool:
         return False
     records = {r for r in earlier.records if int(str(r[1])) < earlier.lines}
     before, after = _calls_above(earlier.lines, earlier.observed, later.observed)
-    told = bool(records) or before.shape[1] > 0
-    return told and records <= later.records and np.array_equal(before, after)
+    has_content = bool(records) or before.shape[1] > 0
+    return has_content and records <= later.records and np.array_equal(before, after)
 
 
 def _calls_above(line: int, *logs: Observations) -> list[Ints]:
@@ -68,58 +74,53 @@ def _calls_above(line: int, *logs: Observations) -> list[Ints]:
 class Originals(msgspec.Struct, frozen=True):
     """What is left of a run's logs."""
 
-    handles: list[int]  # rising
-    rows: Ints  # rising
+    dropped: list[int]  # handles whose lines are copies
+    handles: list[int]  # the others, rising
+    lost_rows: Ints  # numbers of rows that are copies
     kernels: list[int]  # rising
-    copied_rows: int  # left out
     copied_processes: set[tuple[str, int]]  # whose lines were equal in two logs
     doubtful: int  # communicators joined twice with other calls: nothing was left out
 
 
 def find_originals(
-    observed: Observations, processes: Sequence[Process], kernels: Sequence[TracedKernel]
+    run: RunRows, processes: Sequence[Process], kernels: Sequence[TracedKernel]
 ) -> Originals:
     """Handles, rows and kernels without those that are there again."""
     alike: dict[Hashable, list[int]] = defaultdict(list)
-    identities = _identities(observed.handles)
-    for i, (handle, identity) in enumerate(zip(observed.handles, identities, strict=True)):
+    identities = _identities(run.handles)
+    for i, (handle, identity) in enumerate(zip(run.handles, identities, strict=True)):
         process = processes[handle.process]
         if process.pid is not None and identity is not None:
             key = (process.host, process.pid, handle.comm_ptr, handle.rank, handle.nranks, identity)
             alike[key].append(i)
-    twice = [group for group in alike.values() if len(group) > 1]
-    if not twice:  # as nearly all logs are
-        handles, every = list(range(len(observed.handles))), np.arange(len(observed))
-        return Originals(handles, every, _kernels_once(kernels, processes), 0, set(), 0)
-    order, bounds = rows_by(observed.columns["handle"], len(observed.handles))
     dropped: list[int] = []
-    lost_rows: list[Ints] = []
+    lost_rows = [np.empty(0, np.int64)]
     copied: set[tuple[str, int]] = set()
     kept_apart: set[tuple[str, int]] = set()
     doubtful = 0
-    for group in twice:
-        rows = [order[bounds[i] : bounds[i + 1]] for i in group]
+    for group in alike.values():
+        if len(group) == 1:  # as nearly all are
+            continue
+        observed = run.rows(group, (*CALL_COLUMNS, "row"))
+        rows = [np.flatnonzero(observed.columns["handle"] == i) for i in group]
         found = _find_copy(observed, rows)
-        process = processes[observed.handles[group[0]].process]
-        two_logs = len({processes[observed.handles[i].process].source for i in group}) > 1
+        process = processes[run.handles[group[0]].process]
+        two_logs = len({processes[run.handles[i].process].source for i in group}) > 1
         if found is None:
             doubtful += not two_logs
             kept_apart.add((process.host, process.pid or 0))
             continue
         original, copy = found
         dropped += [i for m, i in enumerate(group) if m != original]
-        lost_rows += copy
+        lost_rows += [observed.columns["row"][own] for own in copy]
         if two_logs:
             copied.add((process.host, process.pid or 0))
-    rows_left = np.ones(len(observed), dtype=bool)
-    for own in lost_rows:
-        rows_left[own] = False
     gone = set(dropped)
     return Originals(
-        [i for i in range(len(observed.handles)) if i not in gone],
-        np.flatnonzero(rows_left),
+        dropped,
+        [i for i in range(len(run.handles)) if i not in gone],
+        np.concatenate(lost_rows),
         _kernels_once(kernels, processes),
-        int((~rows_left).sum()),
         copied - kept_apart,
         doubtful,
     )
@@ -152,7 +153,7 @@ def _find_copy(observed: Observations, rows: Sequence[Ints]) -> tuple[int, list[
         calls_by_log[longest],
         [k for k in range(len(rows)) if k != longest and len(rows[k])],
     )
-    if not all(stands_in(calls_by_log[k], original_calls) for k in others):
+    if not all(is_prefix_or_suffix(calls_by_log[k], original_calls) for k in others):
         return None
     if not others:
         # Each line behind its copy, as tee or a launcher writes them: so are the lines of calls.
@@ -167,10 +168,10 @@ def _find_copy(observed: Observations, rows: Sequence[Ints]) -> tuple[int, list[
 
 def calls_of(observed: Observations, own: Ints) -> Ints:
     """What rows hold on their calls, shape (columns, rows)."""
-    return np.stack([observed.columns[c][own].astype(np.int64) for c in _TOLD])
+    return np.stack([observed.columns[c][own].astype(np.int64) for c in CALL_COLUMNS])
 
 
-def stands_in(part: Ints, original_calls: Ints) -> bool:
+def is_prefix_or_suffix(part: Ints, original_calls: Ints) -> bool:
     """Whether a sequence is the beginning or the end of another: a copy may be cut."""
     n = part.shape[1]
     return np.array_equal(part, original_calls[:, :n]) or np.array_equal(
@@ -179,13 +180,13 @@ def stands_in(part: Ints, original_calls: Ints) -> bool:
 
 
 def without_repeats(observed: Observations, *, stamped: bool) -> Observations:
-    """One log's observations without rows that stand in it again.
+    """One log's observations without rows that are in it again.
 
     Where opCount counts the calls of a communicator it never goes back: lines that go back and are
-    all equal to earlier ones stand there again. At 0 another communicator may have begun that has
+    all equal to earlier ones are repeated. At 0 another communicator may have begun that has
     the pointer of one before, so that this shows nothing.
 
-    stamped  lines of the log's kernel trace stand there again, by the GPU's clock: so do calls of
+    stamped  lines of the log's kernel trace are repeated, by the GPU's clock: so are calls of
              equal opCount and task
     """
     counts = observed.columns["op_count"]
@@ -240,19 +241,8 @@ def _kernels_once(kernels: Sequence[TracedKernel], processes: Sequence[Process])
     return kept
 
 
-def taken(observed: Observations, found: Originals) -> Observations:
-    """The observations that `found` keeps, numbered anew."""
-    if len(found.handles) == len(observed.handles) and len(found.rows) == len(observed):
-        return observed
-    handle_of = np.full(len(observed.handles), -1, dtype=np.int32)
-    handle_of[found.handles] = np.arange(len(found.handles), dtype=np.int32)
-    left = _with_rows(observed, found.rows)
-    columns = {**left.columns, "handle": handle_of[left.columns["handle"]]}
-    return replace(left, handles=[observed.handles[i] for i in found.handles], columns=columns)
-
-
 def _with_rows(observed: Observations, rows: Ints) -> Observations:
-    """The observations with some of their rows, rising, and what TUNING lines tell of these."""
+    """The observations with some of their rows, rising, and the choices of their TUNING lines."""
     if len(rows) == len(observed):
         return observed
     row_of = np.full(len(observed), -1, dtype=np.int64)

@@ -14,6 +14,7 @@ from collscope.kernel_names import classify
 from collscope.match.communicators import join_communicators, world_ranks
 from collscope.match.kernels import COUNTER_MASK
 from collscope.match.observations import Ints, Observations
+from collscope.match.run_rows import RunRows
 from collscope.match.tolerances import ELAPSED_SCATTER_NS, MAX_GPU_CLOCK_DRIFT
 from collscope.model import CollectiveClass, Op
 from collscope.model.comm_handle import CommHandle, Process
@@ -46,27 +47,27 @@ class JoinedKernels(msgspec.Struct, frozen=True):
 
     executions: list[Execution]
     ranks: dict[Gpu, int]  # world rank of each GPU, where each has one of its own
-    world_ranks: list[int | None]  # per handle of the logs, with the GPUs that kernels tell
-    apart: set[int]  # kernels whose end cannot be that of their call; they are of no execution
+    world_ranks: list[int | None]  # per handle of the logs, with the GPUs of their kernels
+    wrong_ends: set[int]  # kernels whose end cannot be that of their call; they are of no execution
 
 
 def join_kernels(
     kernels: Sequence[TracedKernel],
-    observed: Observations,
+    run: RunRows,
     processes: Sequence[Process],
     digests: Sequence[int],
-    call_of_row: Ints,
+    calls_of: Mapping[int, Ints],
     classes: Sequence[CollectiveClass],
 ) -> tuple[list[tuple[int, int]], JoinedKernels]:
     """Kernels with the call they executed, and those of each call over its ranks.
 
     kernels      their `process` counts over all sources, as `CommHandle.process` does
-    digests      per handle of `observed`, as `join_communicators` takes it
-    call_of_row  per row of `observed`, its call or -1
+    digests      per handle of `run`, as `join_communicators` takes it
+    calls_of     call of each row of a handle, -1 for none
     classes      per call
     """
-    streams = _Streams(kernels, observed, processes, digests)
-    pairs = _logged(kernels, streams, observed, call_of_row)
+    streams = _Streams(kernels, run.handles, processes, digests)
+    pairs = _logged(kernels, streams, run, calls_of)
     by_call: dict[int, list[int]] = defaultdict(list)
     for k, call in pairs:
         by_call[call].append(k)
@@ -78,14 +79,16 @@ def join_kernels(
         replace(e, kernels=tuple(k for k in e.kernels if kernels[k].end_ns is not None))
         for e in executions
     ]
-    apart = _ends_apart([e.kernels for e in timed if e.key.op.synchronises], kernels)
-    believed = [replace(e, kernels=tuple(k for k in e.kernels if k not in apart)) for e in timed]
+    wrong_ends = _wrong_ends([e.kernels for e in timed if e.key.op.synchronises], kernels)
+    believed = [
+        replace(e, kernels=tuple(k for k in e.kernels if k not in wrong_ends)) for e in timed
+    ]
     world = world_ranks(streams.handles, streams.comms)
     joined = JoinedKernels(
         [e for e in believed if e.kernels],
         streams.ranks(world),
-        world[: len(observed.handles)],
-        apart,
+        world[: len(run.handles)],
+        wrong_ends,
     )
     return pairs, joined
 
@@ -93,42 +96,39 @@ def join_kernels(
 class _Streams:
     """Which communicator each kernel is of.
 
-    A stream is what one GPU executed as one rank of a communicator. It is told by the log's handle
-    with that rank; where the log has none, by its rank alone, like a handle without calls.
+    A stream is what one GPU executed as one rank of a communicator. The log's handle with that rank
+    identifies it; without one, its rank alone does, as for a handle without calls.
     """
 
     def __init__(
         self,
         kernels: Sequence[TracedKernel],
-        observed: Observations,
+        logged: Sequence[CommHandle],
         processes: Sequence[Process],
         digests: Sequence[int],
     ) -> None:
         self._kernels = kernels
         of_rank: dict[tuple[int, int | None], list[int]] = defaultdict(list)
-        for i, s in enumerate(observed.handles):
+        for i, s in enumerate(logged):
             of_rank[s.process, s.rank].append(i)
-        self.handles = list(observed.handles)
+        self.handles = list(logged)
         known: dict[tuple[int | None, ...], int] = {}
         self.handle_of: list[int] = []  # per kernel
         for kernel in kernels:
             key = (kernel.process, kernel.rank, kernel.bus_id, kernel.nranks, kernel.comm_ptr)
             if key not in known:
                 fits = [
-                    i
-                    for i in of_rank[kernel.process, kernel.rank]
-                    if _same_comm(kernel, observed, i)
+                    i for i in of_rank[kernel.process, kernel.rank] if _same_comm(kernel, logged[i])
                 ]
                 known[key] = fits[0] if len(fits) == 1 else self._own(kernel, fits)
             self.handle_of.append(known[key])
-        logged = len(observed.handles)
-        self.logged = [h if 0 <= h < logged else _UNCLEAR for h in self.handle_of]
+        self.logged = [h if 0 <= h < len(logged) else _UNCLEAR for h in self.handle_of]
         for kernel, h in zip(kernels, self.handle_of, strict=True):
             if h >= 0 and self.handles[h].bus_id is None:
                 self.handles[h] = replace(self.handles[h], bus_id=kernel.bus_id)
-            if h >= logged:
+            if h >= len(logged):
                 self.handles[h] = replace(self.handles[h], last_line=kernel.line)
-        silent = [0] * (len(self.handles) - logged)
+        silent = [0] * (len(self.handles) - len(logged))
         self.comms = join_communicators(self.handles, processes, [*digests, *silent])
         self._comm_of = {i: c for c, comm in enumerate(self.comms) for i in comm.members.values()}
 
@@ -152,7 +152,7 @@ class _Streams:
     def unlogged(self, kernels: Iterable[int]) -> Iterator[Execution]:
         """Kernels of one communicator with one counter and operation, one of each of its ranks.
 
-        Where a rank has more than one of them, all must have as many: the order tells them apart.
+        Where a rank has more than one of them, all must have as many: the order distinguishes them.
         """
         named = {name: _op_named(name) for name in {k.name for k in self._kernels}}
         found: dict[tuple[int, int, Op], dict[int, list[int]]] = defaultdict(
@@ -185,7 +185,7 @@ class _Streams:
 
 
 def _logged(
-    kernels: Sequence[TracedKernel], streams: _Streams, observed: Observations, call_of_row: Ints
+    kernels: Sequence[TracedKernel], streams: _Streams, run: RunRows, calls_of: Mapping[int, Ints]
 ) -> list[tuple[int, int]]:
     """Kernels with the logged call that they executed."""
     wanted: dict[int, list[int]] = defaultdict(list)  # handle -> kernels
@@ -194,13 +194,14 @@ def _logged(
             wanted[handle].append(k)
     pairs: list[tuple[int, int]] = []
     counts = np.unique([k.op_count & COUNTER_MASK for k in kernels]).astype(np.uint64)
-    rows = np.flatnonzero(np.isin(observed.columns["op_count"] & COUNTER_MASK, counts))
-    handle_of = observed.columns["handle"][rows]
     named = {name: _op_named(name) for name in {k.name for k in kernels}}
     for handle, ks in wanted.items():
+        own = run.rows([handle], ("sig", "op_count"))
         p2p = [k for k in ks if named[kernels[k].name] is Op.SEND_RECV]
-        unclear = set(p2p) if _may_have_wrapped(p2p, kernels, observed, handle) else set()
-        waiting = _waiting(rows[handle_of == handle].tolist(), observed, call_of_row)
+        last = int(own.columns["op_count"].max(initial=0))
+        unclear = set(p2p) if _may_have_wrapped(p2p, kernels, last) else set()
+        rows = np.flatnonzero(np.isin(own.columns["op_count"] & COUNTER_MASK, counts))
+        waiting = _waiting(rows, own, calls_of.get(handle))
         keys = {
             k: (kernels[k].op_count & COUNTER_MASK, named[kernels[k].name])
             for k in ks
@@ -210,27 +211,25 @@ def _logged(
     return pairs
 
 
-def _may_have_wrapped(
-    p2p: list[int], kernels: Sequence[TracedKernel], observed: Observations, handle: int
-) -> bool:
+def _may_have_wrapped(p2p: list[int], kernels: Sequence[TracedKernel], last: int) -> bool:
     """True if the counters of a handle's Send and Recv kernels may have begun again from 0.
 
     Which of several calls such a counter means is not known: a trace keeps the last kernels only.
+
+    last  the highest opCount of the handle's rows
     """
     highest = max((kernels[k].op_count & COUNTER_MASK for k in p2p), default=0)
     bits = next((b for b in _P2P_BITS if highest < 1 << b), None)
-    last = observed.columns["op_count"][observed.columns["handle"] == handle].max(initial=0)
-    return bits is not None and bool(last >= 1 << bits)
+    return bits is not None and last >= 1 << bits
 
 
 def _op_named(name: str) -> Op | None:
-    """Operation that a kernel's name tells."""
+    """Operation in a kernel's name."""
     hint = classify(name)
     return next((op for op in Op if hint and hint.op_hint == op.value), None)
 
 
-def _same_comm(kernel: TracedKernel, observed: Observations, handle: int) -> bool:
-    s = observed.handles[handle]
+def _same_comm(kernel: TracedKernel, s: CommHandle) -> bool:
     if kernel.comm_ptr is not None and kernel.comm_ptr != s.comm_ptr:
         return False
     if None not in (kernel.bus_id, s.bus_id) and kernel.bus_id != s.bus_id:
@@ -241,16 +240,24 @@ def _same_comm(kernel: TracedKernel, observed: Observations, handle: int) -> boo
 _Waiting = dict[tuple[int, Op], deque[int]]  # calls in order by counter and operation
 
 
-def _waiting(rows: list[int], observed: Observations, call_of_row: Ints) -> _Waiting:
-    """Calls of one handle's rows."""
-    signatures, sig = observed.signatures, observed.columns["sig"]
+def _waiting(rows: Ints, own: Observations, calls: Ints | None) -> _Waiting:
+    """Calls of some rows of one handle.
+
+    own    all its rows
+    calls  of each of them, -1 for none; None: the handle is of no communicator
+    """
+    if calls is None:
+        return {}
+    signatures, columns = own.signatures, own.columns
     waiting: dict[tuple[int, Op], dict[int, None]] = defaultdict(dict)  # ordered sets
-    for row in rows:
-        op = signatures[int(sig[row])].op
+    for sig, count, call in zip(
+        columns["sig"][rows].tolist(), columns["op_count"][rows].tolist(), calls[rows].tolist(),
+        strict=True,
+    ):  # fmt: skip
+        op = signatures[sig].op
         op = Op.SEND_RECV if op.point_to_point else op
-        call = int(call_of_row[row])
         if call >= 0:
-            waiting[int(observed.columns["op_count"][row]) & COUNTER_MASK, op][call] = None
+            waiting[count & COUNTER_MASK, op][call] = None
     return {key: deque(calls) for key, calls in waiting.items()}
 
 
@@ -262,32 +269,32 @@ def _in_order(
     Where several calls share a counter and fewer kernels do, some were lost: which is not known,
     and none is joined.
 
-    keys  counter and operation, if its name tells it, per kernel
+    keys  counter and operation, if its name has it, per kernel
     """
-    asked = Counter(keys.values())
+    needed = Counter(keys.values())
     pairs = []
     for k, (count, named) in keys.items():
         fitting = Op if named is None else (named,)
         queue = next((waiting[count, op] for op in fitting if waiting.get((count, op))), None)
-        if queue and len(queue) <= asked[count, named]:
+        if queue and len(queue) <= needed[count, named]:
             pairs.append((k, queue.popleft()))
-        asked[count, named] -= 1
+        needed[count, named] -= 1
     return pairs
 
 
-def _ends_apart(calls: Iterable[Sequence[int]], kernels: Sequence[TracedKernel]) -> set[int]:
+def _wrong_ends(calls: Iterable[Sequence[int]], kernels: Sequence[TracedKernel]) -> set[int]:
     """Kernels whose ends contradict those of the other ranks, so that no wait follows from them.
 
     All ranks leave such a call together, to within its transfer. Their clocks differ by a constant,
     so the time from the end of one call to the end of the next is the same on every rank: in the
     guide's log 218 us on four ranks, to the microsecond. A rank that waits 1 000 s ends its call
     1 000 s after the one before, and so does the rank it waits for; where only one rank's clock
-    moved on, that clock jumped. Of three ranks and more the median tells whose; of two, neither is
-    believed.
+    moved on, that clock jumped. With three ranks or more the median shows whose; with two,
+    neither is believed.
 
     calls  kernels with an end of each, in order
     """
-    apart: set[int] = set()
+    wrong_ends: set[int] = set()
     last: dict[Gpu, tuple[int, int]] = {}  # call and end before
     for call, own in enumerate(calls):
         since: dict[int, dict[int, int]] = defaultdict(dict)  # call before -> kernel -> ns since
@@ -296,11 +303,11 @@ def _ends_apart(calls: Iterable[Sequence[int]], kernels: Sequence[TracedKernel])
             if before is not None:
                 since[before[0]][k] = _end(kernels[k]) - before[1]
         for elapsed in since.values():
-            apart |= _disagreeing(elapsed, kernels)
+            wrong_ends |= _disagreeing(elapsed, kernels)
         for k in own:
-            if k not in apart:
+            if k not in wrong_ends:
                 last[gpu_of(kernels[k])] = call, _end(kernels[k])
-    return apart
+    return wrong_ends
 
 
 def gpu_of(kernel: TracedKernel) -> Gpu:
@@ -318,7 +325,7 @@ def _end(kernel: TracedKernel) -> int:
 
 
 def _disagreeing(elapsed: Mapping[int, int], kernels: Sequence[TracedKernel]) -> set[int]:
-    """Of kernels of one call, those whose time since the call before is not that of the others."""
+    """Kernels of one call whose time since the previous call differs from the majority's."""
     if len(elapsed) < 2:
         return set()
     middle = float(np.median(list(elapsed.values())))

@@ -19,7 +19,7 @@ from collscope.model import Diagnostic, Severity
 from collscope.model.trace import Ints, RecordedCall, RecordedCalls
 
 _NO_SETTING = TuningSetting(None, None, None, None)
-_AGAIN_TEXT = "recorded calls that another file holds, too, equal in every field: counted once"
+_AGAIN_TEXT = "recorded calls that another file also holds, equal in every field: counted once"
 
 
 class JoinedExtras(NamedTuple):

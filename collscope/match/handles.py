@@ -22,7 +22,7 @@ Ints = npt.NDArray[Any]
 RANKS_DIFFER = "contradicting_fields"  # the diagnostic of numbers of ranks that contradict
 
 
-def begun(handle: CommHandle) -> bool:
+def has_init_lines(handle: CommHandle) -> bool:
     """Whether the log has INIT lines of a handle."""
     identity = (handle.comm_hash, handle.parent_ptr, handle.bus_id, handle.function)
     return any(value is not None for value in identity)
@@ -70,11 +70,11 @@ def _ranks_of_calls(
 ) -> dict[int, int]:
     """Number of ranks that most calls of a handle give."""
     rows = np.bincount(coll.comm, minlength=len(comms.ptr)).tolist()
-    told: dict[int, Counter[int]] = defaultdict(Counter)
+    by_number: dict[int, Counter[int]] = defaultdict(Counter)
     for handle, comm in pairs:
         if (nranks := int(comms.nranks[comm])) > 0:
-            told[handle][nranks] += rows[comm]
-    return {handle: found.most_common(1)[0][0] for handle, found in told.items()}
+            by_number[handle][nranks] += rows[comm]
+    return {handle: found.most_common(1)[0][0] for handle, found in by_number.items()}
 
 
 def _agree_on_ranks(
@@ -97,7 +97,7 @@ def _agree_on_ranks(
 
 
 def agree_by_comm_id(handles: Sequence[CommHandle]) -> tuple[list[CommHandle], int]:
-    """Handles of which those of one commId have one number of ranks; how many gave another.
+    """Handles with one number of ranks per commId; and how many gave another number.
 
     A commId is random, so that it is of one communicator: the number that most give is taken, and
     none where two are as frequent. Where a rank is there with both numbers, a commId is no sign.

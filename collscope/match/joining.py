@@ -1,4 +1,4 @@
-"""Calls that traces and recordings show, put beside the calls of logs (pure).
+"""Calls that traces and recordings show, joined to the calls of logs (pure).
 
 Where the run has logs of the same communicator there is no second set of calls: the calls of a
 trace are joined to the logged ones by aligning both sequences, what is left over by class, and only
@@ -27,7 +27,7 @@ from collscope.match.tolerances import MIN_MATCHED_SHARE, SIZE_TOLERANCE
 from collscope.model import Diagnostic, Op, Severity
 from collscope.model.trace import Ints
 
-# Logs tell a batch of Sends and Recvs as one call, traces each transfer: these are not compared.
+# Logs record a batch of Sends and Recvs as one call, traces each transfer: not compared.
 _APART = Op.SEND_RECV
 _BARRIER = Op.BARRIER
 _HASH = re.compile(r"0x([0-9a-f]{1,16})")
@@ -37,7 +37,7 @@ class ExtraGroup(msgspec.Struct, frozen=True):
     """A process group and the calls on it, in order."""
 
     name: str | None
-    ranks: tuple[int, ...] | None  # world ranks in the order of the group's ranks, where told
+    ranks: tuple[int, ...] | None  # world ranks in the order of the group's ranks, where known
     size: int | None
     members: tuple[int, ...]  # world ranks that a trace or recording is of
     nnodes: int | None
@@ -47,7 +47,7 @@ class ExtraGroup(msgspec.Struct, frozen=True):
     missing: tuple[tuple[int, int], ...] = ()  # (call, world rank) of members that lack a call
     transfers: Mapping[int, tuple[Transfer, ...]] = msgspec.field(default_factory=dict)  # by call
     description: str | None = None  # what the program calls it
-    numbered: bool = False  # `members` are numbers in the group: world ranks are not told
+    numbered: bool = False  # `members` are numbers in the group: world ranks are unknown
     # Per call the collectives of other groups that its first member launched since the one before;
     # empty where that is not known.
     between: tuple[int, ...] = ()
@@ -78,8 +78,8 @@ def join_extra(matched: Matched, groups: Sequence[ExtraGroup], what: str) -> Joi
          " of another run, or a log is incomplete"),
         (joined.added, "call_not_logged", f"calls of {what} that are in no log: added"),
         (joined.unplaced, "trace_not_placed",
-         f"groups of {what} without sizes that do not fit the log completely, or fit it at places"
-         " with different sizes: kept apart, without sizes"),
+         f"groups of {what} without sizes that do not match the log completely, or match it at "
+         "places with different sizes: kept separate, without sizes"),
     ):  # fmt: skip
         if n:
             matched.diagnostics.append(Diagnostic(Severity.NOTICE, code, text, count=n))
@@ -132,9 +132,9 @@ class _Joiner:
                 continue
             world = {rank: self.matched.world_ranks[s] for rank, s in comm.members.items()}
             known = {rank: w for rank, w in world.items() if w is not None}
-            told = None if comm.comm_hash is None else _hash_of(group.name)
-            if told is not None:
-                agrees = told == comm.comm_hash
+            own_hash = None if comm.comm_hash is None else _hash_of(group.name)
+            if own_hash is not None:
+                agrees = own_hash == comm.comm_hash
             elif group.numbered:
                 agrees = True
             elif group.ranks is not None:
@@ -148,7 +148,7 @@ class _Joiner:
                 yield c
 
     def _learn_ranks(self, group: ExtraGroup, comm: Communicator) -> None:
-        """World ranks of a communicator that only a recorder without them told of."""
+        """World ranks of a communicator known only from a recorder without them."""
         if group.ranks is not None and comm.matched_by == "process group":
             for rank, member in comm.members.items():
                 if self.matched.world_ranks[member] is None and rank < len(group.ranks):
@@ -158,19 +158,19 @@ class _Joiner:
         """Call of the communicator that each call of the group is, -1 where none fits."""
         logged = self._calls_of[comm]
         keys = self.matched.calls["class"][logged]
-        told = np.array([c.count is not None or c.op is Op.ALL_TO_ALLV for c in group.classes])
-        if told.any() and not told.all():
-            # Kernels launched before a profiler began tell no size: their neighbours place them.
-            places = self._places([c for c, t in zip(group.classes, told, strict=True) if t], keys)
-            found = np.full(len(told), -1, dtype=np.int64)
-            found[told] = places
+        sized = np.array([c.count is not None or c.op is Op.ALL_TO_ALLV for c in group.classes])
+        if sized.any() and not sized.all():
+            # Kernels launched before a profiler began have no size: their neighbours place them.
+            places = self._places([c for c, t in zip(group.classes, sized, strict=True) if t], keys)
+            found = np.full(len(sized), -1, dtype=np.int64)
+            found[sized] = places
             found = self._beside(group, found, keys)
         else:
             found = self._places(group.classes, keys)
-            fitting = [] if told.any() else self._places_between(group, comm, keys)
+            fitting = [] if sized.any() else self._places_between(group, comm, keys)
             if fitting:
-                found = np.arange(fitting[-1], fitting[-1] + len(told))
-            if group.inferred and not told.any() and not self._certain(found, keys, fitting):
+                found = np.arange(fitting[-1], fitting[-1] + len(sized))
+            if group.inferred and not sized.any() and not self._certain(found, keys, fitting):
                 self._uncertain = True
                 found[:] = -1
         result = np.full(len(found), -1, dtype=np.int64)
@@ -208,22 +208,22 @@ class _Joiner:
             for c, known in enumerate(self.matched.comms)
             if any(self.matched.world_ranks[member] == first for member in known.members.values())
         ]
-        # Calls stand in the order in which each process launched them.
+        # Calls are in the order in which each process launched them.
         launched = np.flatnonzero(np.isin(calls, theirs))
         between = np.diff(np.searchsorted(launched, self._calls_of[comm])) - 1
         ops: dict[Op, int] = {}
         op = np.array([ops.setdefault(c.op, len(ops)) for c in self.matched.classes])[keys]
-        mine = np.array([ops.setdefault(c.op, len(ops)) for c in group.classes])
+        group_ops = np.array([ops.setdefault(c.op, len(ops)) for c in group.classes])
         return [
             at
-            for at in _fits(op, mine)
+            for at in _fits(op, group_ops)
             if np.mean(between[at : at + len(own)] == own) >= MIN_MATCHED_SHARE
         ]
 
     def _certain(self, found: Ints, keys: Ints, places: Sequence[int]) -> bool:
         """Whether calls without sizes have one place in the log, or places of the same sizes.
 
-        A trace of CUDA activities alone tells operations only. Its calls follow each other in the
+        A trace of CUDA activities alone has operations only. Its calls follow each other in the
         log without a gap; where they fit at several places, as at every step, nine in ten of the
         sizes must be those of the place chosen.
 
@@ -258,8 +258,8 @@ class _Joiner:
             return numbers.setdefault(parts, len(numbers))
 
         of_class = np.array([number(key) for key in self.matched.classes] or [0])
-        mine = {key: number(key) for key in set(classes)}
-        sequence = np.array([mine[key] for key in classes], dtype=np.uint64)
+        number_of = {key: number(key) for key in set(classes)}
+        sequence = np.array([number_of[key] for key in classes], dtype=np.uint64)
         logged = of_class[keys].astype(np.uint64)
         # A longest common subsequence may have gaps where there is a place without any.
         fits = _fits(logged, sequence)
@@ -340,7 +340,7 @@ class _Joiner:
         return self._class_of.setdefault(key, len(self._class_of))
 
     def _extend(self, known: Mapping[str, Sequence[int]], n: int) -> None:
-        """Add `n` calls; what neither traces nor recordings tell is -1."""
+        """Add `n` calls; what neither traces nor recordings give is -1."""
         for name, values in self._new.items():
             values.extend(known[name] if name in known else array(values.typecode, [-1]) * n)
 
@@ -355,19 +355,19 @@ class _Joiner:
             self.matched.calls[name] = np.concatenate([values.astype(new.dtype), new])
 
 
-def _fits(whole: npt.NDArray[Any], part: npt.NDArray[Any]) -> list[int]:
-    """Where `part` stands in `whole` without a gap, rising.
+def _fits(sequence: npt.NDArray[Any], part: npt.NDArray[Any]) -> list[int]:
+    """Where `part` is in `sequence` without a gap, rising.
 
     >>> _fits(np.array([1, 2, 1, 2, 1]), np.array([1, 2]))
     [0, 2]
     """
     n = len(part)
-    if not 0 < n <= len(whole):
+    if not 0 < n <= len(sequence):
         return []
-    last = len(whole) - n + 1
+    last = len(sequence) - n + 1
     # Both ends first: they rule out most places.
-    likely = np.flatnonzero((whole[:last] == part[0]) & (whole[n - 1 :] == part[-1]))
-    return [at for at in likely.tolist() if np.array_equal(whole[at : at + n], part)]
+    likely = np.flatnonzero((sequence[:last] == part[0]) & (sequence[n - 1 :] == part[-1]))
+    return [at for at in likely.tolist() if np.array_equal(sequence[at : at + n], part)]
 
 
 def _hash_of(name: str | None) -> int | None:

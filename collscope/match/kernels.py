@@ -37,7 +37,7 @@ def lines_once(trace: LogKernels) -> tuple[LogKernels, int]:
     """The scanner's `kernel` columns without lines that were there before, and how many are not.
 
     The GPU's clock has a time for each line of a block: one that is equal in every column was
-    written once, and stands in the log again.
+    written once, and is repeated in the log.
     """
     columns = astuple(trace)[:-1]  # but the line
     n = len(trace.line)
@@ -88,7 +88,7 @@ def pair_kernels(
 
 
 def _believed(spans: Sequence[TracedKernel]) -> tuple[list[TracedKernel], list[Diagnostic]]:
-    """Spans without the ends that cannot be true (see `collscope.stamps`); what is told of them.
+    """Spans without the ends that cannot be true (see `collscope.stamps`); and their diagnostics.
 
     The rows of a block of one communicator run one after the other. Each process' GPU has a clock
     of its own, so that its spans are held against each other only.
@@ -175,7 +175,7 @@ def _spans(trace: LogKernels, names: Sequence[str]) -> tuple[list[TracedKernel],
 
 
 def _known(printed: int, before: int | None) -> int | None:
-    """What a line says, else what the one before it in its block said."""
+    """The value of a line, else that of the line before it in its block."""
     return printed if printed >= 0 else before
 
 

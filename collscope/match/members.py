@@ -18,7 +18,7 @@ _SAME_INPUT = (Op.ALL_REDUCE, Op.BROADCAST, Op.REDUCE, Op.REDUCE_SCATTER, Op.GAT
 _SAME_OUTPUT = (Op.ALL_GATHER, Op.SCATTER)
 
 
-class Place(NamedTuple):
+class CallPlace(NamedTuple):
     """Where collectives of ranks meet; `op` only where each operation is counted by itself."""
 
     seq: int
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """What ranks of one call must agree on; None: not told."""
+    """What ranks of one call must agree on; None: unknown."""
 
     op: Op
     size: int | None
@@ -44,7 +44,7 @@ class Member:
         status    the recorder's own counters for the group
         """
         self.coverage = coverage
-        self.places: dict[Place, list[RecordedCall]] = defaultdict(list)
+        self.places: dict[CallPlace, list[RecordedCall]] = defaultdict(list)
         self.transfers: dict[tuple[Op, int], list[RecordedCall]] = defaultdict(list)
         self._status = status
         self._by_seq: dict[int, list[RecordedCall]] = defaultdict(list)
@@ -55,7 +55,7 @@ class Member:
         if op.point_to_point and peer is not None:
             self.transfers[op, peer].append(call)
         elif call.seq is not None and op is not Op.UNKNOWN and not op.point_to_point:
-            self.places[Place(call.seq, op if per_op else None)].append(call)
+            self.places[CallPlace(call.seq, op if per_op else None)].append(call)
             self._by_seq[call.seq].append(call)
 
     def called(self, seq: int) -> list[RecordedCall]:
@@ -66,15 +66,15 @@ class Member:
     def last_called(self) -> int | None:
         """Highest number called; a dump that lost the calls themselves still has counters."""
         # The counters of a group with transfers count those as well.
-        told = self._status.last_enqueued if self._status and not self.transfers else None
-        return max((p.seq for p in self.places), default=told)
+        by_status = self._status.last_enqueued if self._status and not self.transfers else None
+        return max((p.seq for p in self.places), default=by_status)
 
     @property
     def last_completed(self) -> int | None:
         """Highest number known to be completed."""
-        told = self._status.last_completed if self._status and not self.transfers else None
+        by_status = self._status.last_completed if self._status and not self.transfers else None
         seen = [p.seq for p, calls in self.places.items() if all_done(calls)]
-        return max([*seen, *([] if told is None else [told])], default=None)
+        return max([*seen, *([] if by_status is None else [by_status])], default=None)
 
     @property
     def first_open(self) -> int | None:
@@ -109,7 +109,7 @@ def signature(call: RecordedCall) -> Signature:
 
 
 def _size(call: RecordedCall) -> int | None:
-    """What ranks must agree on: elements, or bytes where only those are told."""
+    """What ranks must agree on: elements, or bytes where only those are known."""
     collective = call.collective
     if collective.op in _SAME_INPUT and collective.in_count is not None:
         return collective.in_count
@@ -119,7 +119,7 @@ def _size(call: RecordedCall) -> int | None:
 
 
 def agree(calls: Sequence[Signature], expected: Sequence[Signature]) -> bool:
-    """Whether two ranks' calls at one place can be one; what a source does not tell agrees."""
+    """Whether two ranks' calls at one place can be one; unknown values agree."""
     return len(calls) == len(expected) and all(
         own.op is other.op
         and all(a is None or b is None or a == b for a, b in zip(own[1:], other[1:], strict=True))
@@ -145,7 +145,7 @@ def words(calls: Sequence[Signature]) -> str:
 
 
 def byte_count(call: RecordedCall, count: int | None) -> int | None:
-    """Bytes of a transfer; elements where the type is not told."""
+    """Bytes of a transfer; elements where the type is unknown."""
     if count is None:
         return call.size_bytes
     datatype = call.collective.datatype

@@ -37,7 +37,7 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 # A new column is signed: what a store without it holds is read with -1.
-COLUMNS = {
+COLUMNS: dict[str, type[np.generic]] = {
     "handle": np.int32,  # index into the handles
     "sig": np.int32,  # index into the signatures
     "op_count": np.uint64,  # opCount as logged
@@ -64,7 +64,7 @@ class Observations(msgspec.Struct, frozen=True):
 
 
 class TuningSetting(NamedTuple):
-    """What a TUNING line says the library chose."""
+    """What the library chose, by a TUNING line."""
 
     algorithm: str | None
     protocol: str | None
@@ -86,8 +86,8 @@ def concatenate(parts: Sequence[Observations]) -> Observations:
     tuning: dict[str, list[Ints]] = {"row": [], "setting": []}
     rows = threads = groups = 0
     for part in parts:
-        sig_map = _intern(part.signatures, signatures)
-        set_map = _intern(part.tuning_settings, settings)
+        sig_map = intern_values(part.signatures, signatures)
+        set_map = intern_values(part.tuning_settings, settings)
         for name, values in part.columns.items():
             columns[name].append(values)
         columns["handle"][-1] = part.columns["handle"] + np.int32(len(handles))
@@ -104,15 +104,27 @@ def concatenate(parts: Sequence[Observations]) -> Observations:
     return Observations(
         handles,
         list(signatures),
-        {n: _join(v, COLUMNS[n]) for n, v in columns.items()},
-        {n: _join(v, np.int64) for n, v in tuning.items()},
+        {n: join_columns(v, COLUMNS[n]) for n, v in columns.items()},
+        {n: join_columns(v, np.int64) for n, v in tuning.items()},
         list(settings),
     )
 
 
-def _intern(values: Sequence[Any], known: dict[Any, int]) -> Ints:
+def intern_values(values: Sequence[Any], known: dict[Any, int]) -> Ints:
+    """Number of each value in `known`, which takes in those that it lacks."""
     return np.array([known.setdefault(v, len(known)) for v in values], dtype=np.int32)
 
 
-def _join(arrays: list[Ints], dtype: npt.DTypeLike) -> Ints:
-    return np.concatenate(arrays).astype(dtype, copy=False) if arrays else np.empty(0, dtype)
+def constant(value: np.generic, rows: int) -> Ints:
+    """A column of one value, which takes the memory of one."""
+    return np.broadcast_to(value, (rows,))
+
+
+def join_columns(arrays: Sequence[Ints], dtype: npt.DTypeLike) -> Ints:
+    """One column of several; constant where all are."""
+    held = [array for array in arrays if len(array)]
+    if len(held) == 1:
+        return held[0].astype(dtype, copy=False)
+    if held and all(a.strides == (0,) and a[0] == held[0][0] for a in held):
+        return constant(held[0][0].astype(dtype), sum(map(len, held)))
+    return np.concatenate(held, dtype=dtype, casting="unsafe") if held else np.empty(0, dtype)

@@ -27,12 +27,12 @@ from collscope.model.scanned_log import LogScan
 from collscope.model.traced_kernel import TracedKernel
 
 _AGAIN_TEXT = (
-    "lines that stand in the log twice (kernels of one time of the GPU's clock, calls of one"
-    " opCount): counted once"
+    "lines that appear twice in the log (kernels with the same GPU time, calls with the same "
+    "opCount): counted once"
 )
 _RANKS_TEXT = (
-    "communicators whose INIT lines give another number of ranks than the lines of their calls: the"
-    " number that the ranks of the one node confirm was taken, else none"
+    "communicators whose INIT lines and call lines give different numbers of ranks: the number "
+    "that the ranks of the one node confirm is used, else none"
 )
 _CALL_TRACE = 1  # value of the scanner's `source` column
 
@@ -101,7 +101,7 @@ def _signatures(scan: LogScan) -> tuple[list[Signature], Ints]:
 
 
 def _trace_groups(scan: LogScan) -> Ints:
-    """Number of the outermost ncclGroupStart/End interval each row stands in, or -1."""
+    """Number of the outermost ncclGroupStart/End interval each row is in, or -1."""
     coll, marks = scan.coll, scan.groups
     group = np.full(len(coll.line), -1, dtype=np.int32)
     number = 0

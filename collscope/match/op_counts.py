@@ -8,7 +8,7 @@ Broadcast, whose count is that of the next call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -60,12 +60,12 @@ def launch_numbers(counts: Ints, broadcast: Ints) -> Ints:
     return np.cumsum(starts)
 
 
-def lacking_launches(members: Sequence[tuple[Ints, Ints]]) -> int:
+def lacking_launches(members: Iterable[tuple[Ints, Ints]]) -> int:
     """Launches that all members of a communicator lack between two that they have.
 
     members  per rank with calls: opCount of its rows in the order of the log, and whether each row
-             is of an operation in `ONE_LAUNCH`
-    returns  0 where a count does not rise, or says nothing; what a log begins with, or ends with,
+             is of an operation in `ONE_LAUNCH`; taken until a member lacks none
+    returns  0 where a count does not rise, or shows nothing; what a log begins with, or ends with,
              may be a part of the job
 
     >>> rows = np.array([0, 1, 4, 4, 7])

@@ -203,7 +203,7 @@ def _root(shape: str, others: set[tuple[int, int]]) -> int | None:
 def _shape(
     pairs: set[tuple[int, int]], others: set[tuple[int, int]], seen: set[int], nranks: int
 ) -> str | None:
-    """Shape of distinct transfers, of which only those of the ranks `seen` could be logged."""
+    """Shape of distinct transfers; only those of the ranks `seen` could be logged."""
     origins, targets = {s for s, _ in others}, {d for _, d in others}
     everyone = seen | origins | targets
     if min(everyone) < 0 or max(everyone) >= nranks:

@@ -10,15 +10,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
-from collscope.match.copies import calls_of, stands_in
-from collscope.match.handles import begun, rows_by
+from collscope.match.copies import CALL_COLUMNS, calls_of, is_prefix_or_suffix
+from collscope.match.handles import has_init_lines
 from collscope.match.observations import Ints, Observations
+from collscope.match.run_rows import RunRows
 from collscope.match.tolerances import MIN_DATE_SUFFIX
 from collscope.model.comm_handle import Process
 
@@ -27,48 +26,44 @@ _ROTATED = re.compile(r"[.-](\d+)$")  # logrotate: job.log.1, job.log-20261123
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """Observations whose later parts go on with the communicators of the earlier ones."""
+    """Rows whose later parts go on with the communicators of the earlier ones."""
 
-    observed: Observations
+    run: RunRows
     handles: list[int]  # of the given ones those that are left, rising
     processes: set[tuple[str, int]]  # whose parts were joined
-    handle_of_row: Ints | None = None  # which of the given handles logged it; None: as it was
 
 
-def join_parts(
-    observed: Observations, processes: Sequence[Process], names: Mapping[int, str]
-) -> Joined:
+def join_parts(run: RunRows, processes: Sequence[Process], names: Mapping[int, str]) -> Joined:
     """Join the parts of each process's log; what may be a copy does not change.
 
-    names  of the sources that `processes` refer to
+    names  of the sources that `processes` refer to, in the order of the run's logs
     """
     own: dict[tuple[str, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for i, member in enumerate(observed.handles):
+    for i, member in enumerate(run.handles):
         host, pid, source = processes[member.process]
         if pid is not None:
             own[host, pid][source].append(i)
-    several = {process: by for process, by in own.items() if len(by) > 1}
     target: dict[int, int] = {}
     joined: set[tuple[str, int]] = set()
     before: dict[int, int] = {}  # source: the number of sources that come before it
-    if several:
-        order, bounds = rows_by(observed.columns["handle"], len(observed.handles))
-        rows = [order[a:b] for a, b in pairwise(bounds.tolist())]
-        for process, by in several.items():
-            parts = _in_order(observed, rows, by, names)
-            found = _continued(observed, rows, [by[s] for s in parts], _one_stem(parts, names))
-            if found:
-                target |= found
-                joined.add(process)
-                for k, source in enumerate(parts):
-                    before[source] = max(k, before.get(source, 0))
+    for process, by in own.items():
+        if len(by) == 1:
+            continue
+        handles = [i for members in by.values() for i in members]
+        observed = run.rows(handles, CALL_COLUMNS)
+        rows = {i: np.flatnonzero(observed.columns["handle"] == i) for i in handles}
+        parts = _in_order(observed, rows, by, names)
+        found = _continued(observed, rows, [by[s] for s in parts], _one_stem(parts, names))
+        if found:
+            target |= found
+            joined.add(process)
+            for k, source in enumerate(parts):
+                before[source] = max(k, before.get(source, 0))
     if not target:
-        return Joined(observed, list(range(len(observed.handles))), set())
-    kept = [i for i in range(len(observed.handles)) if i not in target]
-    place = [before.get(processes[own.process].source, 0) for own in observed.handles]
-    handle = observed.columns["handle"]
-    behind = np.argsort(np.array(place, dtype=np.int32)[handle], kind="stable")
-    return Joined(_renumbered(observed, target, kept, behind), kept, joined, handle[behind])
+        return Joined(run, list(range(len(run.handles))), set())
+    kept = [i for i in range(len(run.handles)) if i not in target]
+    order = sorted(range(len(names)), key=lambda log: before.get(list(names)[log], 0))
+    return Joined(run.joined(target, order), kept, joined)
 
 
 def _stem(name: str) -> tuple[str, int]:
@@ -88,12 +83,12 @@ def _one_stem(parts: Sequence[int], names: Mapping[int, str]) -> bool:
 
 def _in_order(
     observed: Observations,
-    rows: Sequence[Ints],
+    rows: Mapping[int, Ints],
     by: Mapping[int, Sequence[int]],
     names: Mapping[int, str],
 ) -> list[int]:
     """Sources of one process, the oldest first; empty where their order is unknown."""
-    late = {s for s, own in by.items() if not all(begun(observed.handles[i]) for i in own)}
+    late = {s for s, own in by.items() if not all(has_init_lines(observed.handles[i]) for i in own)}
     first = [s for s in by if s not in late]
     if not first:  # no part has every beginning: each of them may be a copy of another
         return []
@@ -115,7 +110,7 @@ def _in_order(
 
 
 def _continued(
-    observed: Observations, rows: Sequence[Ints], parts: Sequence[Sequence[int]], rotated: bool
+    observed: Observations, rows: Mapping[int, Ints], parts: Sequence[Sequence[int]], rotated: bool
 ) -> dict[int, int]:
     """Handles of later parts, each with the handle of an earlier one that it goes on with.
 
@@ -127,31 +122,13 @@ def _continued(
         for i in sorted(part, key=lambda i: observed.handles[i].first_line):
             handle = observed.handles[i]
             earlier = last.get(handle.comm_ptr)
-            if earlier is None or begun(handle):
+            if earlier is None or has_init_lines(handle):
                 last[handle.comm_ptr] = i
                 continue
             one, other = (calls_of(observed, rows[k]) for k in (earlier, i))
             short, long = sorted((one, other), key=lambda calls: calls.shape[1])
-            if begun(observed.handles[earlier]) and (
-                rotated or not short.shape[1] or not stands_in(short, long)
+            if has_init_lines(observed.handles[earlier]) and (
+                rotated or not short.shape[1] or not is_prefix_or_suffix(short, long)
             ):
                 found[i] = earlier
     return found
-
-
-def _renumbered(
-    observed: Observations, target: Mapping[int, int], kept: Sequence[int], order: Ints
-) -> Observations:
-    """The observations in another order of rows, with the handles that are left."""
-    row_of = np.empty(len(order), dtype=np.int64)
-    row_of[order] = np.arange(len(order))
-    number = {i: n for n, i in enumerate(kept)}
-    new = [number[target.get(i, i)] for i in range(len(observed.handles))]
-    columns = {name: values[order] for name, values in observed.columns.items()}
-    columns["handle"] = np.array(new, dtype=np.int32)[columns["handle"]]
-    return replace(
-        observed,
-        handles=[observed.handles[i] for i in kept],
-        columns=columns,
-        tuning={**observed.tuning, "row": row_of[observed.tuning["row"]]},
-    )

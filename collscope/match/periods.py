@@ -1,4 +1,4 @@
-"""Which traces of a run were recorded together: profiled periods and jobs told apart (pure)."""
+"""Which traces of a run were recorded together: profiled periods and jobs separated (pure)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import msgspec
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """What a trace is told from others by."""
+    """What distinguishes a trace from others."""
 
-    rank: int | None  # world rank, where told
+    rank: int | None  # world rank, where known
     world_size: int | None
     start_ns: int  # its first kernel, on its own clock
     folder: str  # that its file lies in
-    job: int = 0  # the start of the job, where their collectives tell starts apart
+    job: int = 0  # the start of the job, where their collectives separate starts
     end_ns: int = 0  # its last kernel's end; 0: not known
 
 
@@ -23,10 +23,10 @@ def assign_periods(traces: Sequence[Recording]) -> list[int]:
     """Number of the period or job of each trace, from 0 in the order in which they were read.
 
     No period has a rank twice. Starts and jobs of other sizes are apart, and so are folders that
-    hold the same ranks each. The rest is told by the order in time: the first trace of each rank is
+    hold the same ranks each. The rest follows the order in time: the first trace of each rank is
     of the first period where all ranks have as many, else a period ends before the trace whose rank
     it has. A rank is profiled once at a time: one more trace of the same time is of another job, or
-    says a wrong rank. It stands apart and leaves the others together.
+    has a wrong rank. It is set apart; the rest stay together.
     """
     groups: dict[Hashable, list[int]] = defaultdict(list)
     by_folder = _folders_are_jobs(traces)

@@ -12,9 +12,8 @@ from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
 
 _Ranks = tuple[int, ...]
 _TEXT = (
-    "recordings that give a process group other ranks than the recording of one of its members"
-    " does: taken as one group of the ranks that most of them give, or that all of them have in"
-    " common"
+    "recordings that disagree with a member's recording on the ranks of a process group: counted "
+    "as one group with the ranks that most of them give, or that all of them have in common"
 )
 
 
@@ -47,22 +46,22 @@ def agree_on_ranks(
 
 
 def _completed(recordings: Sequence[RecordedCalls]) -> list[RecordedCalls]:
-    """Recordings that do not tell a group's ranks, with those that the others tell.
+    """Recordings without a group's ranks get those of the other recordings.
 
     Of several groups of the name that is the one that the recording's rank is in.
     """
-    told: dict[str, set[_Ranks]] = defaultdict(set)
+    known_ranks: dict[str, set[_Ranks]] = defaultdict(set)
     for recording in recordings:
         for name, ranks in _ranks_of(recording).items():
-            told[name].add(ranks)
+            known_ranks[name].add(ranks)
     found = []
     for recording in recordings:
         what = {id(c.collective): c.collective for c in recording.calls}.values()
         unknown = {c.group for c in what if c.group_ranks is None and c.group_size is None}
         own = {
-            name: [ranks for ranks in told[name] if recording.rank in ranks]
+            name: [ranks for ranks in known_ranks[name] if recording.rank in ranks]
             for name in unknown
-            if name in told
+            if name in known_ranks
         }
         new = {name: ranks[0] for name, ranks in own.items() if len(ranks) == 1}
         found.append(_with(recording, new) if new else recording)

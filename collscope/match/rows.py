@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from collscope.model import CollectiveClass, Datatype, Extent, Op, Place, Redop, size_bytes
+from collscope.model import BufferPlace, CollectiveClass, Datatype, Extent, Op, Redop, size_bytes
 from collscope.model.trace import HostCalls, Ints, TraceCollective, TraceFile
 
 UNKNOWN_LAUNCH = -(1 << 62)
@@ -41,10 +41,12 @@ class Rows(msgspec.Struct, frozen=True):
     hosts: tuple[str | None, ...]
     steps: tuple[tuple[tuple[int, int], ...], ...]  # per trace, since base
     duplicates: tuple[int, ...] = ()  # indices of input traces left out: their rank came before
-    world_size: int | None = None  # ranks of the job, where a trace tells them
+    world_size: int | None = None  # ranks of the job, where a trace has it
     least_size: int = 0  # ranks that it has at least: one more than the highest
     dialects: tuple[str, ...] = ()  # of the traces, each once
-    told: tuple[tuple[tuple[int, ...], ...], ...] = ()  # per trace the ranks of its groups, if told
+    group_ranks: tuple[
+        tuple[tuple[int, ...], ...], ...
+    ] = ()  # per trace the ranks of its groups, if known
     operators: bool = False  # a trace has those of its host
     steps_before: tuple[int | None, ...] = ()  # per trace the steps of the job before the marked
 
@@ -64,7 +66,7 @@ def title(key: CollectiveClass) -> str:
 
 
 def class_key(entry: TraceCollective, nranks: int | None) -> CollectiveClass:
-    """Class of a collective on a group of `nranks` ranks; a trace tells neither place nor nodes."""
+    """Class of a collective on a group of `nranks` ranks; a trace has neither place nor nodes."""
     op = Op.SEND_RECV if entry.op.point_to_point else entry.op
     count, size = api_count(entry, nranks), None
     if count is not None and entry.datatype is not None:
@@ -87,9 +89,9 @@ def api_count(entry: TraceCollective, nranks: int | None) -> int | None:
     if entry.count_bytes is not None:
         each = None if entry.datatype is None else entry.datatype.itemsize
         return None if not each or entry.count_bytes % each else entry.count_bytes // each
-    if op.place is Place.PART_OF_RECV:
+    if op.place is BufferPlace.PART_OF_RECV:
         return n_in
-    if op.place is Place.PART_OF_SEND:
+    if op.place is BufferPlace.PART_OF_SEND:
         return n_out
     known = [n for n in (n_in, n_out) if n is not None]
     if op.count_is_part:
@@ -113,8 +115,8 @@ def signatures(rows: Rows) -> Ints:
 def gather_rows(traces: Sequence[TraceFile]) -> Rows:
     """All traces as one table; of two with equal rank the first counts.
 
-    A trace that does not tell its rank gets that of its file's name, where the names tell them all
-    apart; else the smallest number no other has.
+    A trace without a rank gets that of its file's name, where the names number all such traces;
+    else the smallest number no other has.
     """
     kept, ranks, duplicates = _ranks(traces)
     files = [traces[k] for k in kept]
@@ -157,7 +159,7 @@ def gather_rows(traces: Sequence[TraceFile]) -> Rows:
         world_size=max((f.world_size for f in files if f.world_size), default=None),
         least_size=max(ranks, default=-1) + 1,
         dialects=tuple(sorted({f.dialect for f in files})),
-        told=tuple(f.groups for f in files),
+        group_ranks=tuple(f.groups for f in files),
         operators=any(f.operators for f in files),
         steps_before=tuple(f.steps_before for f in files),
     )
@@ -190,7 +192,7 @@ def _ranks(traces: Sequence[TraceFile]) -> tuple[list[int], tuple[int, ...], tup
 
 
 def ranked_by_name(traces: Sequence[TraceFile]) -> bool:
-    """Whether the names of the files number all traces that tell no rank, each differently."""
-    told = {trace.rank for trace in traces}
+    """Whether the names of the files number all traces without a rank, each differently."""
+    known_ranks = {trace.rank for trace in traces}
     named = [trace.named_rank for trace in traces if trace.rank is None]
-    return None not in named and len(set(named)) == len(named) and told.isdisjoint(named)
+    return None not in named and len(set(named)) == len(named) and known_ranks.isdisjoint(named)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -13,7 +12,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from collscope.match import p2p
-from collscope.match.calls import align_calls, in_place, join_disagreements
+from collscope.match.calls import (
+    AlignedCalls,
+    align_calls,
+    equal_calls,
+    in_place,
+    join_disagreements,
+)
 from collscope.match.communicators import (
     Communicator,
     claimed_twice,
@@ -23,15 +28,28 @@ from collscope.match.communicators import (
 )
 from collscope.match.executions import JoinedKernels, join_kernels
 from collscope.match.handles import RANKS_DIFFER, agree_by_comm_id, rows_by
-from collscope.match.observations import POINTERS_ONLY, Ints, Observations, TuningSetting
-from collscope.match.op_counts import (
-    ONE_LAUNCH,
-    counts_calls,
-    lacking_launches,
-    launch_numbers,
+from collscope.match.observations import (
+    POINTERS_ONLY,
+    Ints,
+    Observations,
+    Signature,
+    TuningSetting,
+    constant,
+    join_columns,
 )
+from collscope.match.op_counts import ONE_LAUNCH, lacking_launches, launch_numbers
+from collscope.match.op_counts import counts_calls as op_counts_calls
 from collscope.match.order import launch_order
-from collscope.model import CollectiveClass, Diagnostic, Op, Place, Severity, redop_of, size_bytes
+from collscope.match.run_rows import RunRows
+from collscope.model import (
+    BufferPlace,
+    CollectiveClass,
+    Diagnostic,
+    Op,
+    Severity,
+    redop_of,
+    size_bytes,
+)
 from collscope.model.comm_handle import Process
 from collscope.model.traced_kernel import TracedKernel
 from collscope.units import count
@@ -49,8 +67,9 @@ class Deviation(NamedTuple):
     call: int
     rank: int
     what: str
-    detail: str | None
-    row: int | None
+    detail: str | None = None
+    log: int | None = None  # of the run's logs
+    line: int | None = None
 
 
 class Matched(msgspec.Struct):
@@ -74,61 +93,126 @@ class Matched(msgspec.Struct):
 
 
 _RANKS_TEXT = (
-    "ranks that give a commId another number of ranks than the others: a commId is random, so that"
-    " they are of one communicator, with as many ranks as most of them give"
+    "ranks that give a commId a different number of ranks than other ranks: a commId is random, "
+    "so they share one communicator, with as many ranks as most of them give"
 )
 _LACKING_TEXT = (
-    "by opCount, which counts the launches of a communicator, at least so many calls were made that"
-    " no log has: their lines were lost"
+    "calls, at least, that opCount (a communicator's launch counter) includes and no log holds: "
+    "their lines were lost"
 )
 _MOST_LACKING = 2**40  # of a damaged opCount; sums of a run stay whole numbers of SQLite
-CALL_COLUMNS = ("comm", "seq", "class", "group", "setting", "op_count", "ranks_seen")
+CALL_COLUMNS = {
+    "comm": np.int32,
+    "seq": np.int32,
+    "class": np.int32,
+    "group": np.int64,
+    "setting": np.int32,
+    "op_count": np.int64,
+    "ranks_seen": np.int32,
+}
 
 
 def match_run(
-    observed: Observations, processes: Sequence[Process], kernels: Sequence[TracedKernel]
+    run: RunRows, processes: Sequence[Process], kernels: Sequence[TracedKernel]
 ) -> Matched:
     """Match everything a run's logs hold.
 
     processes  that the handles name by index
-    kernels    traced kernels of all sources, processes numbered as in `observed`
+    kernels    traced kernels of all sources, processes numbered as in `run`
     """
-    matching = _Matching(observed, processes)
-    for c in range(len(matching.matched.comms)):
-        matching.match_communicator(c)
+    matching = _Matching(run, processes)
+    for comms in matching.batches():
+        matching.take(comms)
+        for c in comms:
+            matching.match_communicator(c)
     return matching.finish(kernels)
 
 
-class _Matching:
-    """Calls under construction; one `match_communicator` per communicator, then `finish`."""
+_LEARNED_COLUMNS = {
+    "op_count": np.uint64,
+    "task": np.int32,
+    "group": np.int64,
+    "row": np.int64,
+}
 
-    def __init__(self, observed: Observations, processes: Sequence[Process]) -> None:
-        sig = observed.columns["sig"]
-        halves = np.array([s.op.point_to_point for s in observed.signatures], dtype=bool)
-        self.is_half = halves[sig] if len(halves) else np.zeros(0, bool)
-        alone = np.array([s.op in ONE_LAUNCH for s in observed.signatures], dtype=bool)
-        self.one_launch = alone[sig] if len(alone) else np.zeros(0, bool)
-        order, bounds = rows_by(observed.columns["handle"], len(observed.handles))
-        rows = [order[a:b] for a, b in pairwise(bounds)]
-        if self.is_half.any():
-            self.coll_rows = [r[~self.is_half[r]] for r in rows]
-            self.half_rows = [r[self.is_half[r]] for r in rows]
-        else:
-            self.coll_rows, self.half_rows = rows, [r[:0] for r in rows]
-        self.rows = rows
-        lines = observed.columns["line"]
+
+class _HandleRows(NamedTuple):
+    """What must be known of a handle's rows before any communicator is."""
+
+    rows: int
+    last_line: int | None
+    digest: int  # of the sequence of its collective calls
+    halves: bool  # some are a Send or a Recv
+    counts_calls: bool  # opCount rises within a group
+
+
+def _handle_rows(run: RunRows) -> list[_HandleRows]:
+    """Of each handle."""
+    halves = _is_half(run.signatures)
+    sent, received = (
+        np.array([s.root if s.op is op else -1 for s in run.signatures], dtype=np.int64)
+        for op in (Op.SEND, Op.RECV)
+    )
+    found = [_HandleRows(0, None, zlib.crc32(b""), False, False)] * len(run.handles)
+    for handles in run.units():
+        own = run.rows(handles, ("sig", "line", "op_count") if halves.any() else ("sig", "line"))
+        columns = own.columns
+        for handle, rows in _rows_of(columns["handle"], handles).items():
+            if not len(rows):
+                continue
+            sig = columns["sig"][rows]
+            half = halves[sig]
+            counts_calls = False
+            if half.any() and (rank := run.handles[handle].rank) is not None:
+                counts = columns["op_count"][rows[half]]
+                counts_calls = op_counts_calls(rank, counts, sent[sig[half]], received[sig[half]])
+            found[handle] = _HandleRows(
+                len(rows),
+                int(columns["line"][rows[-1]]),
+                zlib.crc32((sig[~half] if half.any() else sig).tobytes()),
+                bool(half.any()),
+                counts_calls,
+            )
+    return found
+
+
+def _is_half(signatures: Sequence[Signature]) -> Ints:
+    """Which signatures are a Send or a Recv: half of a call."""
+    return np.array([s.op.point_to_point for s in signatures], dtype=bool)
+
+
+def _any_of(signatures: Sequence[Signature], ops: Collection[Op]) -> Ints:
+    """Which signatures are of some operations."""
+    return np.array([s.op in ops for s in signatures], dtype=bool)
+
+
+def _rows_of(handle: Ints, handles: Collection[int]) -> dict[int, Ints]:
+    """Rows of each handle, rising."""
+    if len(handles) < 2:
+        return {h: np.arange(len(handle)) for h in handles}
+    order, bounds = rows_by(handle, max(handles) + 1)
+    return {h: order[bounds[h] : bounds[h + 1]] for h in handles}
+
+
+class _Matching:
+    """Calls under construction: `take` the rows of some communicators, match each, and `finish`."""
+
+    observed: Observations  # rows of the communicators that are being matched
+
+    def __init__(self, run: RunRows, processes: Sequence[Process]) -> None:
+        known = _handle_rows(run)
         handles = [
-            replace(s, last_line=int(lines[r[-1]])) if len(r) else s
-            for s, r in zip(observed.handles, rows, strict=True)
+            replace(s, last_line=own.last_line) if own.rows else s
+            for s, own in zip(run.handles, known, strict=True)
         ]
         handles, differing = agree_by_comm_id(handles)
-        self.observed = observed = replace(observed, handles=handles)
+        self.run = run.with_handles(handles)
         self.processes = processes
-        self.digests = [zlib.crc32(sig[r].tobytes()) for r in self.coll_rows]
+        self.known = known
+        self.digests = [own.digest for own in known]
+        self.counts_calls = any(own.counts_calls for own in known)
         comms = join_communicators(handles, processes, self.digests)
-        self.matched = Matched(
-            comms, world_ranks(handles, comms), settings=list(observed.tuning_settings)
-        )
+        self.matched = Matched(comms, world_ranks(handles, comms), settings=list(run.settings))
         if differing:
             note = Diagnostic(Severity.DATA_LOSS, RANKS_DIFFER, _RANKS_TEXT, count=differing)
             self.matched.diagnostics.append(note)
@@ -145,50 +229,98 @@ class _Matching:
         if by_calls := ranks_by_calls(handles, comms):
             own = handles[by_calls[0]]
             text = (
-                "logs without their INIT lines: each is the rank that a communicator with the same"
-                f" calls lacks (first: process {processes[own.process].pid} on"
-                f" {processes[own.process].host})"
+                "logs without their INIT lines: each gets the missing rank of a communicator "
+                f"with the same calls (first: process {processes[own.process].pid} on "
+                f"{processes[own.process].host})"
             )
             note = Diagnostic(Severity.NOTICE, "rank_by_calls", text, count=len(by_calls))
             self.matched.diagnostics.append(note)
-        self.launch = self._launches()
-        self.leader = _group_leaders(observed, rows, self.launch)
-        self.setting_of = np.full(len(sig), -1, dtype=np.int32)
-        self.setting_of[observed.tuning["row"]] = observed.tuning["setting"]
-        self.call_of_row = np.full(len(sig), -1, dtype=np.int32)
+        self.is_half = _is_half(run.signatures)
+        self.one_launch = _any_of(run.signatures, ONE_LAUNCH)
+        self.is_broadcast = _any_of(run.signatures, {Op.BROADCAST})
+        self.calls_of: dict[int, Ints] = {}  # call of each row of a handle
         self.class_index: dict[CallClass, int] = {}
         self.parts: list[dict[str, Ints]] = []
         self.calls = 0
 
-    def _launches(self) -> Ints:
-        """Per row the number of its launch on its communicator; 0 where opCount counts calls."""
-        observed = self.observed
-        counts, sig = observed.columns["op_count"], observed.columns["sig"]
-        broadcast = np.array([s.op is Op.BROADCAST for s in observed.signatures], dtype=bool)
-        sent = np.array([s.root if s.op is Op.SEND else -1 for s in observed.signatures])
-        received = np.array([s.root if s.op is Op.RECV else -1 for s in observed.signatures])
-        found = np.zeros(len(counts), dtype=np.int64)
-        for handle, own in zip(observed.handles, self.half_rows, strict=True):
-            peers = sent[sig[own]], received[sig[own]]
-            if handle.rank is not None and counts_calls(handle.rank, counts[own], *peers):
-                return found
-        for own in self.rows:
-            found[own] = launch_numbers(counts[own], broadcast[sig[own]])
-        return found
+    def batches(self) -> Iterator[Sequence[int]]:
+        """Communicators whose rows are in memory together."""
+        first = rows = 0
+        for c, comm in enumerate(self.matched.comms):
+            own = sum(self.known[h].rows for h in comm.members.values())
+            if c > first and rows + own > self.run.at_once:
+                yield range(first, c)
+                first, rows = c, 0
+            rows += own
+        if first < len(self.matched.comms):
+            yield range(first, len(self.matched.comms))
+
+    def take(self, comms: Sequence[int]) -> None:
+        """Hold the rows of some communicators instead of those held so far."""
+        self.observed = Observations([], [], {}, {}, [])  # lets go of the rows before
+        handles = [h for c in comms for h in self.matched.comms[c].members.values()]
+        self.observed = self.run.rows(handles, ("sig", "slot"))
+        sig = self.observed.columns["sig"]
+        half = self.is_half[sig]
+        self.rows = _rows_of(self.observed.columns["handle"], handles)
+        if half.any():
+            self.coll_rows = {h: r[~half[r]] for h, r in self.rows.items()}
+            self.half_rows = {h: r[half[r]] for h, r in self.rows.items()}
+        else:
+            self.coll_rows, self.half_rows = self.rows, {h: r[:0] for h, r in self.rows.items()}
+        tuning = self.observed.tuning
+        self.setting_of = constant(np.int32(-1), len(sig))
+        if len(tuning["row"]):
+            self.setting_of = np.full(len(sig), -1, dtype=np.int32)
+            self.setting_of[tuning["row"]] = tuning["setting"]
+        self.call_of_row = np.full(len(sig), -1, dtype=np.int32)
+        self.learned: set[int] = set()
+        # Filled by `_learn`: mostly of one member of each communicator.
+        for name, dtype in _LEARNED_COLUMNS.items():
+            self.observed.columns[name] = np.empty(len(sig), dtype=dtype)
+        self.launch = np.empty(len(sig), dtype=np.int64)
+        self.leader = np.empty(len(sig), dtype=np.int64)
+        self._learn([h for c in comms for h in self._telling(self.matched.comms[c])])
+
+    def _telling(self, comm: Communicator) -> list[int]:
+        """Members whose opCounts and groups matter: the first of those that made the same calls."""
+        members = [comm.members[rank] for rank in sorted(comm.members)]
+        same = len({self.digests[h] for h in members}) == 1
+        return members[:1] if same and not any(self.known[h].halves for h in members) else members
+
+    def _learn(self, handles: Iterable[int]) -> None:
+        """Have the other columns of some handles' rows, with their launches and groups."""
+        lacking = [h for h in handles if h not in self.learned]
+        if not lacking:
+            return
+        self.learned.update(lacking)
+        found = self.run.rows(lacking, (*_LEARNED_COLUMNS, "sig"))
+        for handle, rows in _rows_of(found.columns["handle"], lacking).items():
+            own = self.rows[handle]
+            columns = {name: values[rows] for name, values in found.columns.items()}
+            for name in _LEARNED_COLUMNS:
+                self.observed.columns[name][own] = columns[name]
+            launch = constant(np.int64(0), len(rows))
+            if not self.counts_calls:
+                launch = launch_numbers(columns["op_count"], self.is_broadcast[columns["sig"]])
+            self.launch[own] = launch
+            self.leader[own] = _group_leaders(columns, launch)
 
     def match_communicator(self, c: int) -> None:
         """Add the calls of communicator `c`."""
         comm = self.matched.comms[c]
-        counts = self.observed.columns["op_count"]
-        logged = [own for h in comm.members.values() if len(own := self.rows[h])]
-        lacking = lacking_launches([(counts[own], self.one_launch[own]) for own in logged])
+        lacking = lacking_launches(self._op_counts(comm))
         if lacking:
             number = min(lacking, _MOST_LACKING)
             note = Diagnostic(Severity.DATA_LOSS, "numbers_missing", _LACKING_TEXT, count=number)
             self.matched.diagnostics.append(note)
-        aligned = align_calls(comm, self.coll_rows, self.observed)
+        aligned = equal_calls(comm, self.coll_rows, self.observed)
+        if aligned is None or any(len(self.half_rows[h]) for h in comm.members.values()):
+            self._learn(comm.members.values())
+        if aligned is None:
+            aligned = align_calls(comm, self.coll_rows, self.observed)
         rows, differing = join_disagreements(aligned, self.observed.columns["op_count"])
-        collectives = self._collectives(comm, aligned.ranks, rows)
+        collectives = self._collectives(comm, aligned, rows)
         patterns = self._patterns(comm)
         seq_c, seq_p = self._sequence(comm, aligned.ranks, rows, patterns)
         self._emit(c, collectives | {"seq": seq_c})
@@ -201,30 +333,64 @@ class _Matching:
                 for row in (t.send_row, t.recv_row):
                     if row is not None:
                         self.call_of_row[row] = base + k
+        self._keep_calls(comm)
         if aligned.realigned:
             text = f"communicators whose ranks' call sequences differ (first: {_name(comm)})"
             self.matched.diagnostics.append(
                 Diagnostic(Severity.NOTICE, "sequences_realigned", text)
             )
 
+    def _op_counts(self, comm: Communicator) -> Iterator[tuple[Ints, Ints]]:
+        """Of each member with calls, opCount of its rows and which are launches of one call."""
+        columns = self.observed.columns
+        for _, handle in sorted(comm.members.items()):
+            if len(own := self.rows[handle]):
+                self._learn([handle])
+                yield columns["op_count"][own], self.one_launch[columns["sig"][own]]
+
+    def _keep_calls(self, comm: Communicator) -> None:
+        """The calls of each member's rows; of members with the same calls they are held once."""
+        latest = np.empty(0, dtype=np.int32)
+        for handle in comm.members.values():
+            own = self.call_of_row[self.rows[handle]]
+            if not np.array_equal(own, latest):
+                latest = own
+            self.calls_of[handle] = latest
+
     def _emit(self, c: int, columns: dict[str, Ints]) -> None:
         n = len(columns["seq"])
         if n:
-            self.parts.append(columns | {"comm": np.full(n, c, dtype=np.int64)})
+            columns["comm"] = np.full(n, c, dtype=np.int32)
+            narrow = {name: columns[name].astype(t, copy=False) for name, t in CALL_COLUMNS.items()}
+            self.parts.append(narrow)
             self.calls += n
 
-    def _collectives(self, comm: Communicator, ranks: Sequence[int], rows: Ints) -> dict[str, Ints]:
-        """Columns of the aligned collective calls, shape (calls,)."""
-        n = len(rows)
+    def _collectives(
+        self, comm: Communicator, aligned: AlignedCalls, rows: Ints
+    ) -> dict[str, Ints]:
+        """Columns of the aligned collective calls, shape (calls,).
+
+        rows  of the members, -1 where one lacks a call
+        """
+        n, ranks = len(rows), aligned.ranks
         if not n:
             return {name: np.empty(0, np.int64) for name in CALL_COLUMNS if name != "comm"}
-        present = rows >= 0
-        first = rows[np.arange(n), present.argmax(axis=1)]
+        if aligned.realigned:
+            present = rows >= 0
+            first_member = present.argmax(axis=1)
+            first, ranks_seen = rows[np.arange(n), first_member], present.sum(axis=1)
+            firsts = np.unique(first_member).tolist()
+        else:
+            present = constant(np.True_, rows.size).reshape(rows.shape)
+            first, ranks_seen, firsts = rows[:, 0], np.full(n, len(ranks)), [0]
+        self._learn(comm.members[ranks[member]] for member in firsts)
         settings = np.full(n, -1, dtype=np.int32)
         for member, there in zip(rows.T, present.T, strict=True):
-            own = member[there]
-            self.call_of_row[own] = self.calls + np.flatnonzero(there)
-            settings[there] = np.maximum(settings[there], self.setting_of[own])
+            own = member[there] if aligned.realigned else member
+            call = np.flatnonzero(there) if aligned.realigned else np.arange(n)
+            self.call_of_row[own] = self.calls + call
+            if self.setting_of.strides[0]:
+                settings[call] = np.maximum(settings[call], self.setting_of[own])
         columns = self.observed.columns
         sig = columns["sig"][first]
         return {
@@ -232,7 +398,7 @@ class _Matching:
             "group": self.leader[first],
             "setting": settings,
             "op_count": columns["op_count"][first].astype(np.int64),
-            "ranks_seen": present.sum(axis=1),
+            "ranks_seen": ranks_seen,
         }
 
     def _in_place(self, ranks: Sequence[int], rows: Ints, sig: Ints) -> Ints:
@@ -241,7 +407,7 @@ class _Matching:
         # Only the root's buffers count where the others may pass anything.
         signatures = self.observed.signatures
         roots = np.array([member.get(s.root, -1) if s.op.rooted else -1 for s in signatures])[sig]
-        offset = np.array([s.op.place is not Place.SAME for s in signatures])[sig]
+        offset = np.array([s.op.place is not BufferPlace.SAME for s in signatures])[sig]
         return in_place(roots, ranks, slots, offset)
 
     def _classify(self, comm: Communicator, sig: Ints, state: Ints) -> Ints:
@@ -348,41 +514,43 @@ class _Matching:
         for c, m in np.argwhere(rows < 0).tolist():
             row = differing.get((c, m))
             if row is None:
-                self.matched.deviations.append(Deviation(base + c, ranks[m], "missing", None, None))
+                self.matched.deviations.append(Deviation(base + c, ranks[m], "missing"))
             else:
                 self.call_of_row[row] = base + c
                 s = self.observed.signatures[int(self.observed.columns["sig"][row])]
                 detail = f"{s.op.value} count {s.count} {s.element.value} root {s.root}"
+                place = self.run.place_of(int(self.observed.columns["row"][row]))
                 self.matched.deviations.append(
-                    Deviation(base + c, ranks[m], "differs", detail, row)
+                    Deviation(base + c, ranks[m], "differs", detail, *place)
                 )
 
     def finish(self, kernels: Sequence[TracedKernel]) -> Matched:
         """Everything together; group numbers only where a group has more than one call."""
-        names = CALL_COLUMNS
-        calls = {
-            n: np.concatenate([p[n] for p in self.parts]) if self.parts else np.empty(0, np.int64)
-            for n in names
+        self.take(())  # lets go of the rows of the last ones
+        several = len(self.parts) > 1
+        calls = {  # parts of a column are let go of when they have been joined
+            name: join_columns([part.pop(name) for part in self.parts], dtype)
+            for name, dtype in CALL_COLUMNS.items()
         }
         _, inverse, sizes = np.unique(calls["group"], return_inverse=True, return_counts=True)
         calls["group"] = np.where((sizes > 1)[inverse] & (calls["group"] >= 0), inverse, -1)
         self.matched.classes = list(self.class_index)
         self.matched.calls = calls
-        if len(self.parts) > 1:
-            self._renumber(launch_order(self.observed, self.call_of_row, calls))
+        if several:
+            self._renumber(launch_order(self.run, self.calls_of, calls))
         if kernels:
             classes = [self.matched.classes[c] for c in calls["class"].tolist()]
             self.matched.kernel_calls, self.matched.joined = join_kernels(
-                kernels, self.observed, self.processes, self.digests, self.call_of_row, classes
+                kernels, self.run, self.processes, self.digests, self.calls_of, classes
             )
             self.matched.world_ranks = self.matched.joined.world_ranks
-            apart = len(self.matched.joined.apart)
-            if apart:
+            wrong_ends = len(self.matched.joined.wrong_ends)
+            if wrong_ends:
                 text = (
                     "kernels whose end contradicts that of the other ranks: their waiting is"
                     " not known"
                 )
-                note = Diagnostic(Severity.NOTICE, "kernel_end_apart", text, count=apart)
+                note = Diagnostic(Severity.NOTICE, "kernel_end_apart", text, count=wrong_ends)
                 self.matched.diagnostics.append(note)
         self._count_losses(len(kernels))
         return self.matched
@@ -393,7 +561,12 @@ class _Matching:
         matched.calls = {name: values[order] for name, values in matched.calls.items()}
         new = np.empty(len(order), dtype=np.int32)
         new[order] = np.arange(len(order), dtype=np.int32)
-        self.call_of_row = np.where(self.call_of_row >= 0, new[self.call_of_row], np.int32(-1))
+        renumbered = np.append(new, np.int32(-1))  # the last for rows of no call
+        done: dict[int, Ints] = {}  # by what several handles share
+        for handle, own in self.calls_of.items():
+            if id(own) not in done:
+                done[id(own)] = renumbered[own]
+            self.calls_of[handle] = done[id(own)]
         number = new.tolist()
         matched.deviations = [d._replace(call=number[d.call]) for d in matched.deviations]
         matched.transfers = sorted(
@@ -407,12 +580,12 @@ class _Matching:
         observed_all = [c for c in self.matched.comms if c.nranks == len(c.members)]
         found = [
             (missing, Severity.DATA_LOSS, "observation_missing",
-             "calls that a rank with a log did not log: lines were lost, the rank stopped, or lines"
-             " stand in the other logs twice"),
+             "calls that a rank with a log did not log: lines were lost, the rank stopped, or "
+             "lines appear twice in the other logs"),
             (differs, Severity.ERROR, "ranks_disagree",
              "calls where a rank logged another operation, count, datatype or root"),
             (halves if observed_all else 0, Severity.DATA_LOSS, "transfer_half_missing",
-             "transfers of which only the Send or only the Recv was logged"),
+             "transfers with only the Send or only the Recv logged"),
             (kernels - len(self.matched.kernel_calls), Severity.NOTICE, "kernel_without_call",
              "traced kernels whose call is not in the logs, or is ambiguous: their times belong to"
              " no class"),
@@ -434,31 +607,17 @@ def _name(comm: Communicator) -> str:
     return f"{count(comm.nranks, 'rank')}, matched by {comm.matched_by}"
 
 
-def _group_leaders(observed: Observations, rows: Sequence[Ints], launch: Ints) -> Ints:
-    """First row of the group each row was launched in, -1 where nothing tells of groups.
+def _group_leaders(columns: Mapping[str, Ints], launch: Ints) -> Ints:
+    """First row of the group each row of a handle was launched in, -1 where nothing shows groups.
 
-    Told by: the interval of a CALL trace; RCCL's task above 0; the launch that neighbouring rows of
-    a handle share.
+    What shows them: the interval of a CALL trace; RCCL's task above 0; the launch that neighbouring
+    rows share. Rows are numbered over the run.
     """
-    leader = np.full(len(observed), -1, dtype=np.int32)
-    columns = observed.columns
-    for own in rows:
-        if not len(own):
-            continue
-        task, number = columns["task"][own], launch[own]
-        continues = np.zeros(len(own), dtype=bool)
-        if (task >= 0).any():
-            continues[1:] = task[1:] > 0
-        elif number.any():
-            continues[1:] = number[1:] == number[:-1]
-        else:
-            continue
-        starts = np.maximum.accumulate(np.where(continues, 0, np.arange(len(own))))
-        leader[own] = own[starts]
-    traced = columns["group"] >= 0
-    if traced.any():
-        _, first, inverse = np.unique(
-            columns["group"][traced], return_index=True, return_inverse=True
-        )
-        leader[traced] = np.flatnonzero(traced)[first][inverse]
-    return leader
+    task, number = columns["task"], columns["row"]
+    leader = np.full(len(number), -1, dtype=np.int64)
+    continues = np.zeros(len(number), dtype=bool)
+    tasks = (task >= 0).any()
+    if tasks or launch.any():
+        continues[1:] = task[1:] > 0 if tasks else launch[1:] == launch[:-1]
+        leader = number[np.maximum.accumulate(np.where(continues, 0, np.arange(len(number))))]
+    return np.where(columns["group"] >= 0, columns["group"], leader)

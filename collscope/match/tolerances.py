@@ -10,7 +10,7 @@ from __future__ import annotations
 # How far the ends of one call lie from each other: ranks leave a ring or tree one after the other.
 
 END_SCATTER_NS = 20_000
-"""Ends of one call, on one clock: no closer tolerance tells two calls apart. Source: recordings, in
+"""Ends of one call, on one clock: no closer tolerance separates two calls. Source: recordings, in
 78 % of 3526 calls all ranks end within it."""
 
 MAX_END_SCATTER_NS = 60_000
@@ -38,7 +38,7 @@ GROUP_END_SCATTER_SHARE = 0.2
 """The same, as a part of what the calls last. Source: a choice, twice `END_SCATTER_SHARE`."""
 
 MAX_GROUP_END_SCATTER_NS = 50_000.0
-"""The same, where nothing but time tells the groups. Source: a choice, neighbouring groups meet at
+"""The same, where only time shows the groups. Source: a choice, neighbouring groups meet at
 about the same time, however long their calls last."""
 
 OFFSET_WINDOW_NS = 50_000
@@ -51,7 +51,7 @@ below the length of most steps."""
 
 ELAPSED_SCATTER_NS = 1_000_000
 """Times from the call before to this one on several GPUs, in RCCL's kernel trace. Source: a choice,
-above what ranks come late by."""
+above what ranks are late by."""
 
 # How clocks drift.
 
@@ -108,13 +108,13 @@ MIN_EITHER_ORDER = 0.1
 order, or always in the same one."""
 
 MIN_CALLS_TO_SPLIT = 8
-"""Calls to tell two such groups by. Source: as of `MIN_COMMON_CALLS`."""
+"""Calls needed to separate two such groups. Source: as of `MIN_COMMON_CALLS`."""
 
 MIN_RANKS_TO_SPLIT = 4
 """Ranks of two such groups. Source: a group has two at least."""
 
 MAX_CALLS_UNGROUPED = 4
-"""Calls of a stream that may stay without a group by the clock. Source: a choice, so few tell no
+"""Calls of a stream that may stay without a group by the clock. Source: a choice, so few show no
 group."""
 
 MIN_MET_SHARE = 0.5
@@ -122,7 +122,7 @@ MIN_MET_SHARE = 0.5
 majority."""
 
 MIN_EXCHANGES = 3
-"""SendRecv kernels of each rank, to tell whether they are exchanges of all. Source: as of
+"""SendRecv kernels of each rank, to decide whether they are exchanges of all. Source: as of
 `MIN_CALLS_OF_PAIR`."""
 
 MIN_EXCHANGE_SHARE = 0.7

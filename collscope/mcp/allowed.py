@@ -56,7 +56,7 @@ class Allowed(msgspec.Struct, frozen=True):
 
 
 def _fixed_part(pattern: str) -> str:
-    """The folder of a glob before its first wildcard; a path without one as it is."""
+    """The folder of a glob before its first wildcard; a path without one unchanged."""
     parts = Path(pattern).parts
     wild = next((k for k, part in enumerate(parts) if any(c in part for c in "*?[")), None)
     return pattern if wild is None else str(Path(*parts[:wild]) if wild else Path())

@@ -30,9 +30,9 @@ from collscope.mcp.tools import (
 )
 
 _INSTRUCTIONS = (
-    "collscope reads what NCCL and RCCL jobs leave behind. Ingest files first, then ask for the"
-    " verdict of a run; report, compare and predict have the figures behind it. Ranges are in"
-    " every answer: do not state a value without its range. 'not known' is an answer."
+    "collscope reads logs, profiles and traces of NCCL and RCCL jobs. Ingest files first, then "
+    "ask for the verdict of a run; report, compare and predict have the figures behind it. Ranges "
+    "are in every answer: do not state a value without its range. 'not known' is an answer."
 )
 
 

@@ -27,7 +27,7 @@ Paths = Annotated[
     list[str], Meta(description="Files, folders or globs.", min_length=1, max_length=10_000)
 ]
 First = Annotated[str, Meta(description="The reference: a label, a traced run, a replay CSV.")]
-Second = Annotated[str, Meta(description="What is held against it.")]
+Second = Annotated[str, Meta(description="What is compared with it.")]
 StepMs = Annotated[
     float | None, Meta(description="A step without the profiler, in ms, as measured.")
 ]
@@ -58,7 +58,7 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What was found in an input beside its content."""
+    """A diagnostic of an input."""
 
     severity: str
     code: str  # schemas/findings.md
@@ -136,7 +136,7 @@ class Runs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Say what a step of a traced run takes, what bounds it, why it is long, and what to do."""
+    """Report how long a step of a traced run takes, what bounds it, why it is long, what to do."""
 
     run: Run = "main"
     step_ms: StepMs = None
@@ -155,7 +155,7 @@ class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Report what collectives cost a run, class by class, and what better ones would gain."""
+    """Report what collectives cost a run, class by class, and what faster ones would save."""
 
     run: Run = "main"
     step_ms: StepMs = None
@@ -286,7 +286,7 @@ def input_schema(tool: type[Tool]) -> dict[str, Any]:
 
 
 def answer_schema(tool: type[Tool]) -> dict[str, Any]:
-    """JSON Schema of a tool's answer, without what it says of each property."""
+    """JSON Schema of a tool's answer, without the descriptions of its properties."""
     answer = TOOLS[tool]
     if not isinstance(answer, tuple):
         return _bare(_schema(answer))

@@ -9,13 +9,13 @@ that the operation does not have.
   size S of nccl-tests where both sides know it, else the count. The library's own AllToAll,
   AllToAllv, Gather and Scatter are of the same shape as a group of Send and Recv that does it.
 - Equal, or not known on one side or both, must be the datatype, the reduction, the place, and the
-  shape of a SendRecv. What is not known is told: the size is in bytes, so that another type costs
+  shape of a SendRecv. Unknown values are reported: the size is in bytes, so that another type costs
   the same but for the reduction's arithmetic. A custom reduction is not known: it is replayed as
   Sum.
-- The root and the number of nodes may differ. What differs or is not known is told: it is a
-  distance, and of several measurements the nearest serves.
+- The root and the number of nodes may differ. Differences and unknown values are reported: they are
+  a distance, and of several measurements the nearest serves.
 
-What is told is a code (`Gap`); words are made where people read.
+A report is a code (`Gap`); words are made where people read.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class CollectiveClass(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """Operation, datatype, reduction and shape, as far as they are known."""
+        """Operation, datatype, reduction and shape, where known."""
         parts = (self.op, self.datatype, self.redop)
         return " ".join(filter(None, (*(p.value for p in parts if p), self.shape)))
 
@@ -86,7 +86,7 @@ class CollectiveClass(msgspec.Struct, frozen=True):
         return replace(self, count=None, size_bytes=None)
 
     def fits(self, measured: CollectiveClass) -> tuple[Gap, ...] | None:
-        """What is told when a measurement of that class serves this one; None: it does not.
+        """Differences to report when a measurement of that class serves here; None: it does not.
 
         >>> wanted = CollectiveClass(Op.ALL_GATHER, Datatype.INT8, size_bytes=8, nranks=4)
         >>> wanted.fits(replace(wanted, nnodes=2, in_place=True))
@@ -149,7 +149,7 @@ class CollectiveClass(msgspec.Struct, frozen=True):
 
     def _same_amount(self, other: CollectiveClass) -> bool:
         if self.size_bytes is None or other.size_bytes is None:
-            # A count says nothing without its type; a family has neither count nor size.
+            # A count means nothing without its type; a family has neither count nor size.
             same_type = self.count is None or self.datatype is other.datatype
             return self.count == other.count and same_type
         return self.size_bytes == other.size_bytes
@@ -158,27 +158,27 @@ class CollectiveClass(msgspec.Struct, frozen=True):
         """What ranks and amount leave open; None where a part contradicts."""
         if self.op is not other.op:
             return None
-        told = []  # in the order of Gap
+        gaps = []  # in the order of Gap
         if self.nnodes is None or other.nnodes is None:
-            told.append(Gap.NODES_UNKNOWN)
+            gaps.append(Gap.NODES_UNKNOWN)
         elif self.nnodes != other.nnodes:
-            told.append(Gap.NODES_DIFFER)
-        mine, theirs = self._known, other._known
-        if None in mine or mine != theirs:
-            for gap, own, measured in zip(_UNKNOWN, mine, theirs, strict=True):
+            gaps.append(Gap.NODES_DIFFER)
+        ours, theirs = self._known, other._known
+        if None in ours or ours != theirs:
+            for gap, own, measured in zip(_UNKNOWN, ours, theirs, strict=True):
                 if own is None or measured is None:
-                    told.append(gap)
+                    gaps.append(gap)
                 elif own != measured:
                     return None
         if self.op.rooted and (self.root is None or other.root is None):
-            told.append(Gap.ROOT_UNKNOWN)
+            gaps.append(Gap.ROOT_UNKNOWN)
         elif self.op.rooted and self.root != other.root:
-            told.append(Gap.ROOT_DIFFERS)
-        return tuple(told)
+            gaps.append(Gap.ROOT_DIFFERS)
+        return tuple(gaps)
 
     @property
     def _known(self) -> tuple[object, ...]:
-        """Shape, place, datatype and reduction as they are compared; None: not known."""
+        """Shape, place, datatype and reduction in the form compared; None: not known."""
         return (
             self.shape.lower() if self.shape else _SHAPES[self.op],
             self.in_place,

@@ -6,7 +6,7 @@ from enum import Enum
 
 import msgspec
 
-# Codes of diagnostics that make figures of a run's traces unknown: they stand in no number.
+# Codes of diagnostics that make figures of a run's traces unknown: they are in no number.
 TIMES_UNKNOWN = (
     "overlapping_rows",
     "ends_after_wait",

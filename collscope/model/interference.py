@@ -1,4 +1,4 @@
-"""Computation and collectives measured beside each other."""
+"""Compute and collectives measured at the same time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Interference(msgspec.Struct, frozen=True):
     """What one rank's computation and a class of collectives cost each other on one machine.
 
     Times are medians over rounds, in microseconds: of the computation's batch, and of one call.
-    `relative_compute` is performance beside calls over performance alone, `relative_busbw` the
+    `relative_compute` is performance with calls over performance alone, `relative_busbw` the
     same of the calls; each round is held against the baselines before and after it.
     """
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from collscope.model.datatype import Datatype
 from collscope.model.diagnostic import Diagnostic, Severity
-from collscope.model.op import Op, Place
+from collscope.model.op import BufferPlace, Op
 
 LIMIT = 2**63  # of the store's integers, and of numpy's
 MOST_RANKS = 10**7  # the largest machines have 10^5 GPUs
@@ -85,16 +85,16 @@ _WITHIN = {
 _COUNTS = ("count", "in_count", "out_count")
 # Which of them are one rank's part.
 _PARTS = {
-    Place.SAME: ("count",),
-    Place.PART_OF_RECV: ("count", "in_count"),
-    Place.PART_OF_SEND: ("count", "out_count"),
+    BufferPlace.SAME: ("count",),
+    BufferPlace.PART_OF_RECV: ("count", "in_count"),
+    BufferPlace.PART_OF_SEND: ("count", "out_count"),
 }
 _NUMBERS = ("int", "float", "tuple[int", "tuple[float")  # how their annotations begin
 _TEXTS = {
     "impossible_count": "counts and sizes that no memory could hold are left out: not known",
     "impossible_number": (
-        "numbers that cannot be (more than 10,000,000 ranks, a rank beyond them, a time that no"
-        " clock measures) are left out: not known"
+        "impossible numbers (more than 10,000,000 ranks, a rank beyond them, a time that no clock "
+        "measures) are left out: not known"
     ),
 }
 _EXCERPT = 200  # characters
@@ -200,7 +200,7 @@ def _kind(kind: type[msgspec.Struct]) -> _Kind:
 
 @cache
 def _empty(kind: type[msgspec.Struct], name: str) -> object:
-    """What stands for a value that is not known; `_NEEDED` where a record must have one."""
+    """What replaces a value that is not known; `_NEEDED` where a record must have one."""
     annotation = str(kind.__annotations__[name])
     if "None" in annotation:
         return None

@@ -23,7 +23,7 @@ class CommInit(msgspec.Struct, frozen=True):
     split_count: int | None = None  # splitCount or childCount
     color: int | None = None
     key: int | None = None
-    traced: bool = False  # from a CALL trace, beside which the other two lines may stand
+    traced: bool = False  # from a CALL trace, next to which the other two lines may be
 
 
 class CommTopology(msgspec.Struct, frozen=True):

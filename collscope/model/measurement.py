@@ -50,7 +50,7 @@ class Measurement(msgspec.Struct, frozen=True):
     host: str | None = None  # host of the slowest rank
     # ok, wrong, failed, timeout, skipped; contradictory: its columns contradict each other
     status: str = "ok"
-    message: str | None = None  # what the library said, or why, when status is not ok
+    message: str | None = None  # the library's message, or why, when status is not ok
     label: str | None = None  # setting, library or machine measured
     round: int | None = None  # round, when settings were measured in turns
     scaled_from: int | None = None  # ranks of the job, where fewer were measured
@@ -101,7 +101,7 @@ class MeasurementSet(msgspec.Struct, frozen=True):
 
     dialect: str
     measurements: tuple[Measurement, ...] = ()
-    library: str | None = None  # nccl or rccl, where the source tells
+    library: str | None = None  # nccl or rccl, where known
     library_version: str | None = None
     lines: int | None = None
     diagnostics: tuple[Diagnostic, ...] = ()

@@ -8,7 +8,7 @@ from collscope.model.diagnostic import Diagnostic
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """One figure. `higher_is_better` is None when the unit does not tell."""
+    """One figure. `higher_is_better` is None when the unit does not show it."""
 
     name: str
     value: float

@@ -54,7 +54,7 @@ class KernelSpan(msgspec.Struct, frozen=True):
     kind: str = "kernel"  # kernel or copy
     call: int | None = None  # number of the runtime call that launched it
     blocks: int | None = None  # thread blocks
-    collective: TraceCollective | None = None  # where the source tells more than the name does
+    collective: TraceCollective | None = None  # where the source has more than the name
 
 
 class ProfiledCalls(msgspec.Struct, frozen=True):
@@ -63,16 +63,16 @@ class ProfiledCalls(msgspec.Struct, frozen=True):
     number: Ints  # what `KernelSpan.call` names; 0: nothing names it
     process: npt.NDArray[np.int32]  # numbered by the first call
     thread: npt.NDArray[np.int32]  # likewise; threads of two processes differ
-    kind: npt.NDArray[np.int8]  # `model.trace.Call`; -1: only what it launched tells
+    kind: npt.NDArray[np.int8]  # `model.trace.Call`; -1: known only by what it launched
     start_ns: Ints
     end_ns: Ints
-    stream: npt.NDArray[np.int32]  # into `streams`; -1: not told
-    event: npt.NDArray[np.int32]  # events of two processes differ; -1: not told
+    stream: npt.NDArray[np.int32]  # into `streams`; -1: unknown
+    event: npt.NDArray[np.int32]  # events of two processes differ; -1: unknown
     streams: tuple[str, ...]  # labels as those of spans
 
 
 class ProfiledDevice(msgspec.Struct, frozen=True):
-    """What a profile says of one of its devices."""
+    """One device in a profile."""
 
     device: str | None  # as in spans
     rank: int | None = None  # world rank of the one process that used it
@@ -88,7 +88,7 @@ class Profile(msgspec.Struct, frozen=True):
     totals: tuple[KernelTotal, ...]
     spans: tuple[KernelSpan, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = msgspec.field(default=())
-    calls: ProfiledCalls | None = None  # None: the source does not tell them
+    calls: ProfiledCalls | None = None  # None: the source lacks them
     devices: tuple[ProfiledDevice, ...] = ()
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Column = npt.NDArray[Any]
 
-# Counters of the lines that tell something.
+# Counters of the lines with content.
 PARSED = ("coll", "call", "kernel", "tuning", "messages")
 
 _Table = TypeVar("_Table", bound=msgspec.Struct)
@@ -29,7 +29,7 @@ class LogProcesses(msgspec.Struct, frozen=True):
 
     host: list[str]
     pid: list[int]
-    prefix: list[str]  # what a launcher put before its first line, tells such processes apart
+    prefix: list[str]  # what a launcher put before its first line; distinguishes such processes
     first_line: list[int]
 
 
@@ -162,7 +162,7 @@ class LogScan(msgspec.Struct, frozen=True):
 
     @property
     def is_log(self) -> bool:
-        """True where a line of the library tells something."""
+        """True where a line of the library has content."""
         return any(self.counters[name] for name in PARSED)
 
 

@@ -1,7 +1,7 @@
 """Records of traces: what a rank's GPU and host did, as the trace parsers give it out.
 
 Times are integer ns on the clock of the source. Columns are numpy arrays of equal length, since a
-trace has up to millions of kernels; what repeats stands in a table once and is named by its index.
+trace has up to millions of kernels; what repeats is in a table once and is named by its index.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Call(IntEnum):
     """What a host call of `HostCalls` does."""
 
     LAUNCH = 0  # of the rows that name it
-    RECORD = 1  # an event, on a stream that no source tells
+    RECORD = 1  # an event, on a stream that no source names
     WAIT = 2  # a stream waits for an event
     STREAM_SYNC = 3  # the host waits for a stream,
     DEVICE_SYNC = 4  # for everything,
@@ -58,7 +58,7 @@ class Call(IntEnum):
 class HostCalls(msgspec.Struct, frozen=True):
     """Calls of the CUDA or HIP runtime that order GPU work, in the order of their start.
 
-    `stream` and `event` are -1 where not told: a plain trace of the PyTorch profiler tells neither,
+    `stream` and `event` are -1 where unknown: a plain trace of the PyTorch profiler has neither,
     one with enable_cuda_sync_events both for waits, and the stream of a stream's synchronisation.
     """
 
@@ -89,12 +89,12 @@ class TraceFile(msgspec.Struct, frozen=True):
     device: str | None = None
     library_version: str | None = None
     steps: tuple[tuple[int, int], ...] = ()  # (start_ns, end_ns) of profiler steps, where marked
-    calls: HostCalls | None = None  # None: the source does not tell them
+    calls: HostCalls | None = None  # None: the source lacks them
     gpu: str | None = None  # what the device is, as NVIDIA H200
-    named_rank: int | None = None  # by the file's name, where nothing in the trace tells the rank
-    groups: tuple[tuple[int, ...], ...] = ()  # world ranks of the process groups it is in, if told
+    named_rank: int | None = None  # by the file's name, where the trace has no rank
+    groups: tuple[tuple[int, ...], ...] = ()  # world ranks of the process groups it is in, if known
     operators: bool = False  # the profiler recorded those of the host: its CPU activities
-    steps_before: int | None = None  # of the job, before the first one marked; None: not told
+    steps_before: int | None = None  # of the job, before the first one marked; None: unknown
     diagnostics: tuple[Diagnostic, ...] = msgspec.field(default=())
 
 
@@ -103,16 +103,18 @@ class RecordedCall(msgspec.Struct, frozen=True, gc=False):
 
     collective: TraceCollective
     seq: int | None
-    start_ns: int | None = None  # host clock, where told
+    start_ns: int | None = None  # host clock, where known
     end_ns: int | None = None
-    duration_ns: int | None = None  # of the collective, where told
+    duration_ns: int | None = None  # of the collective, where known
     state: str | None = None  # scheduled, started, completed; captured: into a graph, not executed
     busbw_gbps: float | None = None  # as reported
     group_rank: int | None = None  # this rank's number in the group
-    size_bytes: int | None = None  # nccl-tests size S, where only bytes are told
+    size_bytes: int | None = None  # nccl-tests size S, where only bytes are known
     in_place: bool | None = None
     timing_source: str | None = None  # KERNEL_GPU; kernel_cpu, collective_cpu (Inspector)
-    together: int | None = None  # equal for calls of a rank and group launched as one; None: untold
+    together: int | None = (
+        None  # equal for calls of a rank and group launched as one; None: unknown
+    )
     frames: tuple[str, ...] = ()  # where the host made a call that is open, the innermost first
     timeout_ns: int | None = None  # after which the recorder's watchdog ends the job
     kernel_end_ns: int | None = None  # of its GPU time, on one clock of the recording's GPU

@@ -1,4 +1,4 @@
-"""What a trace says of a collective; numpy is not loaded for it."""
+"""A collective in a trace; numpy is not loaded for it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collscope.model.op import Op
 
 
 class TraceCollective(msgspec.Struct, frozen=True, array_like=True):
-    """What a trace says of a collective kernel; equal ones are one entry of the table.
+    """The collective of a kernel in a trace; equal ones are one entry of the table.
 
-    Stores hold it as an array: further fields come last, with a default.
+    Stores hold it as an array: further fields go to the end, with a default.
     """
 
     op: Op
@@ -32,13 +32,13 @@ class TraceCollective(msgspec.Struct, frozen=True, array_like=True):
     protocol: str | None = None
     description: str | None = None  # of the group: what the program calls it, as mesh_tp
     blocks: int | None = None  # thread blocks of its kernel: so many multiprocessors it holds
-    count_bytes: int | None = None  # of the API's count argument, where no elements are told
+    count_bytes: int | None = None  # of the API's count argument, where no elements are known
 
 
 def shows_cpu_activities(collectives: Iterable[TraceCollective]) -> bool:
     """Whether collectives show that PyTorch's profiler recorded the host's side.
 
-    Only that tells elements and groups. Not all of its versions do: a trace with operators of the
+    Only that has elements and groups. Not all of its versions do: a trace with operators of the
     host has it as well.
     """
     return any(

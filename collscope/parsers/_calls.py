@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collscope.model.trace import Ints
     from collscope.parsers._columns import Floats
 
-NOT_TOLD = -1
+UNKNOWN = -1
 _KINDS = {
     "EventRecord": Call.RECORD, "EventRecordWithFlags": Call.RECORD,
     "StreamWaitEvent": Call.WAIT,
@@ -48,7 +48,7 @@ class Launches(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=4096)
 def call_kind(name: str) -> int:
-    """What a call of the runtime or driver does by its name; `NOT_TOLD` where that orders nothing.
+    """What a call of the runtime or driver does by its name; `UNKNOWN` where that orders nothing.
 
     Launches are known by what they launched.
 
@@ -56,7 +56,7 @@ def call_kind(name: str) -> int:
     (<Call.WAIT: 2>, <Call.RECORD: 1>, -1)
     """
     found = _API.fullmatch(name)
-    return NOT_TOLD if found is None else _KINDS.get(found[1], NOT_TOLD)
+    return UNKNOWN if found is None else _KINDS.get(found[1], UNKNOWN)
 
 
 @lru_cache(maxsize=4096)
@@ -69,12 +69,12 @@ def is_launch(name: str) -> bool:
     return _LAUNCH.search(name) is not None
 
 
-def orders(name: str) -> bool:
+def is_relevant_call(name: str) -> bool:
     """Whether a call matters whatever it launched: it orders GPU work, launches or captures it."""
-    return call_kind(name) != NOT_TOLD or is_launch(name) or captures(name)
+    return call_kind(name) != UNKNOWN or is_launch(name) or may_capture(name)
 
 
-def captures(name: str) -> bool:
+def may_capture(name: str) -> bool:
     """Whether a launch behind the call may be into a graph: then no kernel follows it."""
     return "BeginCapture" in name
 
@@ -107,7 +107,7 @@ def without_kernel(
     return before + len(behind), len(number)
 
 
-def at_the_end(start: Ints | Floats, lasts: Ints | Floats) -> tuple[float, float]:
+def end_and_longest(start: Ints | Floats, lasts: Ints | Floats) -> tuple[float, float]:
     """When the last of some rows ends, and what the longest of their last tenth takes."""
     if not len(start):
         return 0.0, 0.0
@@ -122,14 +122,14 @@ def lost_kernels(lost: int, launched: int) -> Diagnostic:
     """
     if lost * _EXCEPTIONAL > launched:
         message = (
-            "Kernels were launched that the trace does not hold: there are at least as many calls"
-            " as are counted, and what the GPU did meanwhile is not known. Trace fewer steps, so"
-            " that the profiler drops none."
+            "The trace lacks kernels that were launched: call counts are lower bounds, and what "
+            "the GPU did meanwhile is not known. Trace fewer steps, so that the profiler drops "
+            "none."
         )
         return Diagnostic(Severity.DATA_LOSS, "many_kernels_lost", message, count=lost)
     message = (
-        "Kernels were launched that the trace does not hold: its GPU idles less than it seems,"
-        " and computes more. Trace fewer steps, so that the profiler drops none."
+        "The trace lacks kernels that were launched: its GPU idles less than it seems, and "
+        "computes more. Trace fewer steps, so that the profiler drops none."
     )
     return Diagnostic(Severity.DATA_LOSS, "kernels_lost", message, count=lost)
 
@@ -140,8 +140,8 @@ def missing_numbers(lost: int, numbered: int) -> Diagnostic:
     Where one in a hundred lacks, figures of the GPU's time are off by as much.
     """
     message = (
-        "Numbers of kernels or copies are missing between the first and the last: these are not in"
-        " the file, which may be an excerpt or damaged."
+        "The numbering of kernels or copies has gaps: the missing ones are not in the file, which "
+        "may be an excerpt or damaged."
     )
     if lost * _EXCEPTIONAL > numbered:
         message += " How the GPU spent its time is not known."
@@ -180,14 +180,14 @@ class CallRows:
         """
         start, end = times
         own = number if isinstance(number, int) and 0 < number < _LIMIT else 0
-        kind = NOT_TOLD
+        kind = UNKNOWN
         if isinstance(name, str):
             kind = call_kind(name)
             if own and is_launch(name) and isinstance(start, int):
                 self._launches.extend((self._processes[where[0]], own, _within(start)))
-            elif captures(name):
+            elif may_capture(name):
                 self._captures = True
-        if kind == NOT_TOLD and own not in self._launched:
+        if kind == UNKNOWN and own not in self._launched:
             return
         if not (isinstance(start, int) and isinstance(end, int) and 0 <= start <= end < _LIMIT):
             return
@@ -197,10 +197,10 @@ class CallRows:
         self._start.append(start)
         self._end.append(end)
         self._kind.append(kind)
-        self._stream.append(NOT_TOLD)
-        self._event.append(NOT_TOLD)
+        self._stream.append(UNKNOWN)
+        self._event.append(UNKNOWN)
 
-    def tell(self, place: int, stream: str | None, event: object) -> None:
+    def set_stream(self, place: int, stream: str | None, event: object) -> None:
         """Set the stream of a call, named as executions name it, and its event."""
         if stream is not None:
             self._stream[place] = self._streams[stream]
@@ -266,7 +266,7 @@ def host_calls(
 
     A process that launched work on other devices, too, orders the work of all: None for its calls.
 
-    number   of the call behind each row; 0: not told
+    number   of the call behind each row; 0: unknown
     others   numbers of the calls behind the rows of all other devices
     streams  labels of the device's streams; those that only calls name are added
     """
@@ -279,11 +279,11 @@ def host_calls(
         return launch, None
     kind = calls.kind.copy()
     kind[call[call >= 0]] = Call.LAUNCH
-    kept = np.flatnonzero((kind != NOT_TOLD) & (calls.process == process[0]))
+    kept = np.flatnonzero((kind != UNKNOWN) & (calls.process == process[0]))
     kept = kept[np.argsort(calls.start_ns[kept], kind="stable")]
     place = np.full(len(kind) + 1, -1, dtype=np.int32)
     place[kept] = np.arange(len(kept))
-    label = np.array([*(streams[name] for name in calls.streams), NOT_TOLD], dtype=np.int32)
+    label = np.array([*(streams[name] for name in calls.streams), UNKNOWN], dtype=np.int32)
     _, thread = np.unique(calls.thread[kept], return_inverse=True)
     return launch, HostCalls(
         kind=kind[kept],

@@ -58,7 +58,7 @@ def checked_copy(found: CopyTime, line: str, notes: Notes) -> CopyTime:
 def checked_interference(
     found: Interference, most_ranks: int | None, line: str, notes: Notes
 ) -> Interference:
-    """Calls beside work, without times and ratios where the columns contradict each other."""
+    """Calls during work, without times and ratios where the columns contradict each other."""
     what = list(_of_class(found))
     if most_ranks is not None and found.nranks is not None and found.nranks > most_ranks:
         what.append(f"{found.nranks} ranks of the header's {most_ranks}")
@@ -98,7 +98,7 @@ def _of_class(found: Measurement | Interference) -> Iterator[str]:
 
 
 def _of_times(found: _Timed) -> Iterator[str]:
-    """What the columns of times, and the outcome beside them, contradict."""
+    """What the columns of times, and the outcome next to them, contradict."""
     if found.status == "ok" and found.n_wrong:
         yield f"status ok with {found.n_wrong} wrong"
     middle, least, most, spread = (getattr(found, name) for name in _SUMMARY)

@@ -1,7 +1,7 @@
 """Tables of a heading and numbers inside any text: HTML, Markdown, tab-separated, CSV, aligned.
 
 A grid is a header line whose cells after the first are words, and the lines below it with as many
-cells, of which those after the first are numbers or, but for one, say that there is none.
+cells. The cells after the first are numbers; all but one may be marks for no number.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def grids(text: str) -> list[Grid]:
 
 
 def _plain(lines: Sequence[str], ended: int) -> Iterator[Grid]:
-    """Tables of lines, of which the first `ended` have their end."""
+    """Tables of lines; the first `ended` lines have their end."""
     at = 0
     while at + 1 < len(lines):
         header = _split(lines[at])

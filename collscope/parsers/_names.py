@@ -29,7 +29,7 @@ _TYPE_WORD = re.compile(rf"\b(?:{_TYPES})\b")
 def op_of_program(text: str) -> Op | None:
     """Operation of the last benchmark program that a text names; None when it names none.
 
-    returns  UNKNOWN where nccl-tests says that it runs a test of another operation
+    returns  UNKNOWN where nccl-tests prints that it runs a test of another operation
 
     >>> op_of_program("srun -n8 ./build/all_reduce_perf -b 8")
     <Op.ALL_REDUCE: 'AllReduce'>

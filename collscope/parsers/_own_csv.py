@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from collscope.model import Datatype, Interference, Measurement, Op, Severity, parse_op
-from collscope.parsers._gaps import lacking
+from collscope.parsers._gaps import count_missing
 from collscope.parsers._notes import CUT_TEXT, Notes, cells, ended_lines
-from collscope.parsers._rows import number, whole
+from collscope.parsers._rows import number, parse_int
 
 VERSION = "1"
 _VERSION_TEXT = f"The file is of another version than {VERSION}. Read it with a newer release."
@@ -26,17 +26,17 @@ _OP_TEXT = "Rows with an unknown operation or datatype were skipped."
 _PLANNED = ("classes", "sizes")  # a writer of one of them writes an end, too
 _SAMPLES = ("samples_us", "relative_compute_samples")  # which no second measurement has alike
 _MISSING_TEXT = "Rows are missing: the last line of the file counts more than it holds."
-_LACKING_TEXT = "Classes below the last one have no row: rows were left out, or lost."
+_LACKING_TEXT = "Classes numbered below the last one have no row: rows were left out, or lost."
 _DIGITS = 10  # of a class's number; a longer one is damaged
 _NO_END_TEXT = (
     "The file has no last line '# end': the measurement was stopped, or the file is cut, and"
     " further rows may be missing."
 )
-_TWICE_TEXT = "Rows that stand in the file twice were read once."
+_TWICE_TEXT = "Rows that appear twice in the file were read once."
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """What tells one CSV from another.
+    """What distinguishes one CSV from another.
 
     mark    what the line begins with that ends with the version
     needed  columns without which there is nothing to read, `status` among them
@@ -58,7 +58,7 @@ class Row(msgspec.Struct, frozen=True):
     at: int
     line: str
     fields: dict[str, str]
-    label: str | None  # of all rows below a line that tells it
+    label: str | None  # of all rows below a line that gives it
     nranks: int | None  # of the job, likewise
 
 
@@ -92,8 +92,8 @@ class _Extent:
         """Take a line of metadata."""
         if key in _PLANNED:
             self._open = True
-            self._planned = whole(value) if key == "classes" else None
-        elif key == "end" and (written := whole(value.partition(" ")[0])) is not None:
+            self._planned = parse_int(value) if key == "classes" else None
+        elif key == "end" and (written := parse_int(value.partition(" ")[0])) is not None:
             missing = max(written - self.rows, 0)
             self._notes.add(Severity.DATA_LOSS, "rows_missing", _MISSING_TEXT, line, count=missing)
             self._begin_anew()
@@ -104,7 +104,7 @@ class _Extent:
         self._expected.clear()
 
     def take(self, line: str, fields: Mapping[str, str], at: int) -> bool:
-        """Take a row; False for one that stands there already."""
+        """Take a row; False for one that is there already."""
         if line in self._seen and any(fields.get(name) for name in _SAMPLES):
             self._notes.add(Severity.NOTICE, "counted_once", _TWICE_TEXT, at, line)
             return False
@@ -122,7 +122,7 @@ class _Extent:
             # Without the number of classes a file may be a part of another, taken out on purpose.
             names = set().union(*self._classes.values())
             numbers = [int(n) for n in names if n.isdecimal() and len(n) < _DIGITS]
-            missing = lacking(numbers, first=0)
+            missing = count_missing(numbers, first=0)
             self._notes.add(Severity.NOTICE, "classes_missing", _LACKING_TEXT, 1, count=missing)
             return
         planned = sum(self._expected.values())
@@ -141,10 +141,10 @@ class _Extent:
 def read_rows(text: str, layout: Layout, notes: Notes) -> Iterator[Row]:
     """Whole rows of a text, one after the other.
 
-    Of a part of another version there is nothing but a diagnostic, ``other_version``; of a last row
+    Of a part of another version there is only a diagnostic, ``other_version``; of a last row
     without a line end another one, ``cut_row``. Rows that the file should have by its own
     numbers and lacks are counted: ``rows_missing``, ``classes_missing``, ``no_end``. A row that
-    stands there twice is read once.
+    appears twice is read once.
     """
     header: list[str] | None = None
     above: dict[str, str] = {}  # metadata of the rows below it
@@ -173,7 +173,9 @@ def read_rows(text: str, layout: Layout, notes: Notes) -> Iterator[Row]:
                 continue
             fields = _fields(bare, header, layout, (notes, at))
             if fields is not None and extent.take(bare, fields, at):
-                yield Row(at, bare, fields, above.get("label") or None, whole(above.get("nranks")))
+                yield Row(
+                    at, bare, fields, above.get("label") or None, parse_int(above.get("nranks"))
+                )
     extent.finish()
 
 
@@ -210,7 +212,7 @@ def numbers_of(
     wholes, reals, lists  the columns; values of a list stand between semicolons
     """
     found = Numbers(
-        {name: whole(row.fields.get(name, "")) for name in wholes},
+        {name: parse_int(row.fields.get(name, "")) for name in wholes},
         {name: _real(row.fields.get(name, "")) for name in reals},
         {},
     )
@@ -226,7 +228,7 @@ def numbers_of(
 
 
 def count_unreadable(row: Row, notes: Notes) -> None:
-    """Count a row of which a number cannot be read."""
+    """Count a row with a number that cannot be read."""
     notes.add(Severity.DATA_LOSS, "bad_number", _NUMBER_TEXT, row.at, row.line)
 
 

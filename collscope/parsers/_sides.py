@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CONTRADICT_TEXT = (
-    "Fields contradict each other (what a call puts in and what it gets out, its group's size and"
-    " ranks, its size, time and bandwidth, a kernel and the call that launched it, the job's size"
-    " and that of its default group): what they disagree in is not known."
+    "Fields contradict each other (what a call puts in and what it gets out, its group's size and "
+    "ranks, its size, time and bandwidth, a kernel and the call that launched it, the job's size "
+    "and that of its default group): the conflicting values count as not known."
 )
 CODE = "contradicting_fields"
 _COMPARED = (Extent.COUNT, Extent.PARTS)

@@ -28,9 +28,9 @@ def select(connection: Database, sql: str) -> Iterator[tuple[Any, ...]]:
 
 
 def base_tables(connection: Database) -> set[str]:
-    """Tables whose rows are stored as they are read.
+    """Tables whose rows are stored, not computed.
 
-    Views, virtual tables and tables with generated columns run what the file says, to any length.
+    Views, virtual tables and tables with generated columns run code from the file, for any time.
     """
     sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
     tables = {str(name) for (name,) in select(connection, sql)}
@@ -73,7 +73,7 @@ def damage_noted(connection: Database, rows: Rows) -> Iterator[None]:
         yield
     except (connection.DatabaseError, UnicodeDecodeError, MemoryError) as error:
         # UnicodeDecodeError: names of a damaged schema, or SQLite's message that quotes them.
-        # MemoryError: a damaged page may tell a size that SQLite cannot allocate.
+        # MemoryError: a damaged page may give a size that SQLite cannot allocate.
         # "interrupted": by the one who opened it, since reading it would not end.
         why = "it is far longer than its file" if str(error) == "interrupted" else error
         message = f"The database cannot be read to its end ({why}). Copy or export it again."
@@ -85,7 +85,7 @@ def sqlite_reader(
     sniff_tables: Callable[[set[str]], bool],
     parse: Callable[[Database], Profile],
 ) -> Reader:
-    """Reader of a profile that is an SQLite file, told by the names of its base tables."""
+    """Reader of a profile that is an SQLite file, recognised by the names of its base tables."""
 
     def read(source: Source, _hints: Hints) -> ProfileSet | None:
         with source.database() as connection:

@@ -27,7 +27,7 @@ _TIME = re.compile(
 
 
 def parse(text: str, hints: MetricHints) -> MetricSet | None:
-    """Seconds of a pass, by threshold and batches; the label tells the GPUs per thread.
+    """Seconds of a pass, by threshold and batches; the label has the GPUs per thread.
 
     returns  None when there are none
     """

@@ -10,7 +10,7 @@ from collscope.parsers._names import op_of_text
 
 
 class TableHints(msgspec.Struct, frozen=True):
-    """What the user says of a table that does not say it itself. None: nothing."""
+    """The user's facts about a table that lacks them. None: unknown."""
 
     op: Op | None = None
     nranks: int | None = None
@@ -21,7 +21,7 @@ class TableHints(msgspec.Struct, frozen=True):
 
 
 class MetricHints(msgspec.Struct, frozen=True):
-    """What the user says of figures that do not say it themselves. None: nothing."""
+    """The user's facts about figures that lack them. None: unknown."""
 
     name: str | None = None
     unit: str | None = None
@@ -29,7 +29,7 @@ class MetricHints(msgspec.Struct, frozen=True):
 
 
 class Hints(msgspec.Struct, frozen=True):
-    """All hints, of which each reader takes its own."""
+    """All hints; each reader takes its own."""
 
     table: TableHints = TableHints()
     metric: MetricHints = MetricHints()

@@ -33,7 +33,7 @@ _FIGURES: tuple[tuple[re.Pattern[str], str, str, bool], ...] = (
      "tokens_per_gpu", "tokens/s/GPU", True),
     (re.compile(r"\|\s*samples per second:" + _VALUE), "samples_per_second", "samples/s", True),
 )  # fmt: skip
-_AGAIN_TEXT = "Iterations that another line has with the same figures count once."
+_AGAIN_TEXT = "Iterations that several lines print with the same figures count once."
 
 
 def parse(text: str, hints: MetricHints) -> MetricSet | None:

@@ -45,7 +45,7 @@ _COMMS = "record_param_comms"
 
 # Calls of the runtimes; roctracer counts device time to them that their kernels have as well.
 _RUNTIME = re.compile(r"(?:hip|hsa|cuda|cu|ze|ur|xpu)[A-Z]\w*")
-# Ranges on the device's time line: their kernels stand in the table too. PyTorch for ROCm before
+# Ranges on the device's time line: their kernels are in the table too. PyTorch for ROCm before
 # 2.1.2 names many of them "Marker". ".kd" ends the name of an AMD kernel.
 _RANGE = re.compile(
     r"(?:nccl|rccl|xccl|gloo|mpi|ucc):\w.*|ProfilerStep.*|Optimizer\.\w+#.*|## .*|Marker"
@@ -75,7 +75,7 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 def sniff_text(head: str) -> bool:
-    """True when the header of such a table stands in the text."""
+    """True when the header of such a table is in the text."""
     # A launcher's label may stand before it; only such lines are worth the search for one.
     candidates = (line for line in text_lines(head) if "Self CPU" in line)
     return any(_header(_LABEL.sub("", line), "") is not None for line in candidates)
@@ -94,7 +94,7 @@ def tables(text: str | Iterable[str]) -> list[ProfileTable]:
     same kernels again. Either the kernels are taken or the operators, whichever cover more of the
     device time: tables are cut after some rows. ``record_param_comms`` is the operator of every
     collective; where the table lists the kernels of all of them too, these stand for it. Tables of
-    several ranks may stand in one log, their lines mixed, where a launcher labelled every line.
+    several ranks may be in one log, their lines mixed, where a launcher labelled every line.
 
     text     whole text, or its lines
     returns  in the order of their headers: totals in ns with the printed percentages of the
@@ -137,16 +137,18 @@ def _tables(lines: Sequence[tuple[int, str]]) -> Iterator[ProfileTable]:
 
 def _profile(read: Sequence[_Row], notes: Notes) -> Profile:
     if any(row.calls < 0 for row in read):
-        message = "The table has no column of calls: they were computed from total and average."
+        message = (
+            "The table has no column of calls: the calls were computed from total and average."
+        )
         notes.add(Severity.NOTICE, "calls_computed", message, 1)
     rows = [_counted(row) for row in read]
     kernels, operators = _kernels(rows), _operators(rows)
-    whole = _sum(kernels) >= _sum(operators)
-    chosen = kernels if whole else _named(operators, kernels)
+    by_kernels = _sum(kernels) >= _sum(operators)
+    chosen = kernels if by_kernels else _named(operators, kernels)
     if not chosen:
         message = "The table has no device time: it was recorded without the GPU's activity."
         notes.add(Severity.NOTICE, "no_rows", message, 1)
-    _check_coverage(chosen, "kernels" if whole else "operators", notes)
+    _check_coverage(chosen, "kernels" if by_kernels else "operators", notes)
     totals = [
         KernelTotal(
             row.name,
@@ -190,7 +192,7 @@ def _header(line: str, above: str) -> _Header | None:
 
 def _spans(ruler: str) -> tuple[tuple[int, int | None], ...]:
     dashes = [(m.start(), m.end()) for m in re.finditer(r"-+", ruler)]
-    # Numbers stand at the right of their columns and may be wider than them.
+    # Numbers are at the right of their columns and may be wider than them.
     ends = [end for _, end in dashes[:-1]]
     return tuple(zip([0, *ends], [*ends, None], strict=True))
 
@@ -283,11 +285,11 @@ def _operators(rows: Sequence[_Row]) -> list[_Row]:
 
 def _named(operators: Sequence[_Row], kernels: Sequence[_Row]) -> list[_Row]:
     """The operators, but the collectives' kernels for their one operator where all are listed."""
-    mine = [row for row in kernels if classify(row.name) is not None]
+    collectives = [row for row in kernels if classify(row.name) is not None]
     comms = [row for row in operators if row.name == _COMMS]
-    if not mine or abs(_sum(mine) - _sum(comms)) > _TIE * _sum(comms):
+    if not collectives or abs(_sum(collectives) - _sum(comms)) > _TIE * _sum(comms):
         return list(operators)
-    return [*mine, *(row for row in operators if row.name != _COMMS)]
+    return [*collectives, *(row for row in operators if row.name != _COMMS)]
 
 
 def _sum(rows: Sequence[_Row]) -> int:
@@ -306,8 +308,8 @@ def _check_coverage(rows: Sequence[_Row], what: str, notes: Notes) -> None:
     # Each is rounded to two digits.
     if covered > 100 + _ROUNDED * len(printed):
         message = (
-            f"The {what} of the table add up to {covered:.4g} % of the device's time as it prints "
-            "it: some of them count the same time again, and shares are not sure."
+            f"The {what} of the table add up to {covered:.4g} % of the printed device time: some "
+            "of them count the same time twice, and shares are uncertain."
         )
         notes.add(Severity.NOTICE, "counted_again", message, 1)
 

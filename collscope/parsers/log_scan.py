@@ -24,8 +24,8 @@ _LEVEL = re.compile(r"(?:^| )NCCL (?:INFO|CALL|TRACE|WARN) ?(.*)$")
 _BEGINNING = re.compile(r"[^\s:]{1,255}:\d+:\d+ \[\d{0,3}\]?\s*(?:N|NC|NCC|NCCL|NCCL I\w{0,3})?")
 _CUT = (
     Severity.DATA_LOSS,
-    "the log ends in the middle of a line, before anything can be read of it: the writer was"
-    " stopped or the copy is cut, and an unknown number of lines is missing",
+    "the log ends in the middle of a line, before anything can be read: the writer was stopped or "
+    "the copy is cut, and an unknown number of lines is missing",
 )
 _PERHAPS = (
     Severity.NOTICE,

@@ -36,7 +36,7 @@ def sniff(head: str) -> bool:
 def parse(text: str) -> MeasurementSet:
     """Copies of a text, one per row; a last row without a line end is none (``cut_row``).
 
-    Of a part of another version there is nothing but a diagnostic, ``other_version``.
+    Of a part of another version there is only a diagnostic, ``other_version``.
     """
     notes = Notes()
     rows = read_rows(text, _LAYOUT, notes)

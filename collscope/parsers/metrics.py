@@ -1,7 +1,7 @@
 """Figures of an application: step times and throughput, from whatever prints them.
 
 Lines of records (Hugging Face Trainer's `train_runtime`, JSON lines), a table with one column per
-setting whose text says "… per second", CSV with units in its column names, or bare numbers.
+setting whose text has "… per second", CSV with units in its column names, or bare numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NUMBER = r"-?\d{1,19}(?:\.\d{0,19})?(?:[eE][+-]?\d{1,3})?"
 # {"setting": "default", "median_ms": 5.7059}; slides lose quotes: 'train_samples_per_second: 920.1
 _PAIR = re.compile(rf"['\"]?([A-Za-z_][\w./-]{{0,60}})['\"]?\s*:\s*['\"]?({_NUMBER})(?![\w.])")
 _NAMED = re.compile(r"['\"](?:label|setting)['\"]\s*:\s*['\"]([^'\"]{1,80})['\"]")
-# What tells jobs apart: "set": "plain", "case": "fsdp", "nranks": 8; no times, no sentences.
+# What distinguishes jobs: "set": "plain", "case": "fsdp", "nranks": 8; no times, no sentences.
 _TEXT = re.compile(
     r"['\"]([A-Za-z_]\w{0,40})['\"]\s*:\s*(?:['\"]([^'\"]{1,40})['\"]|(\d{1,9})(?![\w.]))"
 )
@@ -167,7 +167,7 @@ def _records(lines: list[str], hints: MetricHints) -> list[Metric]:
         job = _job({key: text or size for key, text, size in _TEXT.findall(line)}) if known else ""
         for name, value, (unit, higher) in known:
             label = hints.label or (named[1] if named else bullet)
-            # "Experiment Data - GPT-J" above a bullet says what ran
+            # "Experiment Data - GPT-J" above a bullet names what ran
             title = (titles.title or "").rpartition(" - ")[2] if bullet else ""
             full = job + (hints.name or (f"{title}: {name}" if title else name))
             found.append(Metric(full, float(value), unit, higher, label, number))
@@ -180,7 +180,7 @@ def _records(lines: list[str], hints: MetricHints) -> list[Metric]:
 
 
 def _job(fields: Mapping[str, str]) -> str:
-    """Beginning of a figure's name, of the fields beside it that tell jobs apart; may be empty.
+    """Beginning of a figure's name, of its row's fields that distinguish jobs; may be empty.
 
     >>> _job({"set": "plain", "setting": "default", "nranks": "8", "at": "2026-11-22T09:15:00"})
     'plain, nranks 8: '
@@ -235,7 +235,7 @@ def _csv(lines: list[str], ended: bool, hints: MetricHints, notes: Notes) -> lis
         if line.startswith("#") or not line.strip():
             continue
         if not header:
-            # The first line says what the file is; further down in a text it is another's table.
+            # The first line shows what the file is; further down in a text it is another's table.
             header = [value.lower() for value in values]
             if "value" not in header and not any(unit_of_name(name) for name in header):
                 return []

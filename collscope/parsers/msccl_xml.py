@@ -32,14 +32,14 @@ _HUGE_TEXT = (
     f"The file is larger than {MOST_BYTES >> 20} MiB, or has more than {MOST_STEPS} steps "
     f"or {MOST_RANKS} GPUs: it was not read."
 )
-_AGAIN = "Compile the algorithm again, or mend the file."
+_AGAIN = "Compile the algorithm again, or repair the file."
 _ONE_OF = "Write one of"
 _CUT_TEXT = "The file is cut or not well-formed XML. Compile the algorithm again."
-_DOCTYPE_TEXT = "The file declares a document type. Take it out: MSCCLang writes none."
+_DOCTYPE_TEXT = "The file declares a document type. Remove it: MSCCLang writes none."
 _NOT_TEXT = "The file holds no <algo> element: it is not an MSCCL algorithm."
 _OLD_TEXT = (
-    "The header lacks attributes that executors since 2023 require. "
-    "Sizes are taken as unlimited, and out-of-place as the reverse of in-place."
+    "The header lacks attributes that executors since 2023 require. Sizes are assumed unlimited, "
+    "and out-of-place the reverse of in-place."
 )
 _OTHER_TEXT = "Elements that executors ignore were skipped."
 
@@ -194,7 +194,7 @@ def _begin(name: str, attributes: dict[str, str], state: _State) -> None:
 def _begin_gpu(attributes: dict[str, str], state: _State) -> None:
     rank = _integer(attributes, "id")
     if rank in state.ranks:
-        raise _UnusableError("duplicate_gpu", f'<gpu id="{rank}"> stands twice. {_AGAIN}')
+        raise _UnusableError("duplicate_gpu", f'<gpu id="{rank}"> appears twice. {_AGAIN}')
     if len(state.ranks) >= MOST_RANKS:
         raise _UnusableError("huge", _HUGE_TEXT)
     state.ranks[rank] = state.blocks = []
@@ -278,7 +278,7 @@ def _where(rank: int, block: _Block) -> str:
 def _blocks(rank: int, blocks: list[_Block], nranks: int) -> tuple[MscclBlock, ...]:
     lengths = {block.number: len(block.steps) for block in blocks}
     if len(lengths) != len(blocks):
-        text = f'<gpu id="{rank}"> has a <tb> of one id twice. {_AGAIN}'
+        text = f'<gpu id="{rank}"> has two <tb> with one id. {_AGAIN}'
         raise _UnusableError("duplicate_block", text)
     for block in blocks:
         for peer in (block.send, block.receive):
@@ -295,7 +295,7 @@ def _blocks(rank: int, blocks: list[_Block], nranks: int) -> tuple[MscclBlock, .
                 on_block, on_step = step.depends_on
                 if not 0 <= on_step < lengths.get(on_block, 0):
                     text = f'a <step> waits for step {on_step} of <tb id="{on_block}">'
-                    text = f"{_where(rank, block)}: {text}, which is not there. {_AGAIN}"
+                    text = f"{_where(rank, block)}: {text}, which does not exist. {_AGAIN}"
                     raise _UnusableError("bad_dependence", text)
     return tuple(
         MscclBlock(

@@ -31,7 +31,7 @@ _TRIPLES = {"gridxyz": 3, "blockxyz": 3}  # columns of so many numbers
 _NAMES = ("name", "operation")
 # Titles of sums over the host: calls of CUDA and of the system, ranges of NVTX.
 _OF_HOST = {"numcalls", "range", "style", "syscall"}
-_HOST_TEXT = "Sums of the host's calls and of NVTX ranges are no time of a GPU: they were not read."
+_HOST_TEXT = "Sums of the host's calls and of NVTX ranges are not GPU time: they were not read."
 _AGAIN_TEXT = "A second table of the same executions was not read: it would count them twice."
 
 

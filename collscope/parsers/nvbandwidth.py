@@ -1,7 +1,7 @@
 """What NVIDIA's nvbandwidth prints, text or JSON (``-j``): bandwidths and latencies of pairs.
 
 Lines and fields: output.cpp, json_output.cpp and testcases_*.cpp of releases 0.2 to 0.8. Neither
-tells the size of the buffers, so the values are figures and no copies of a size.
+gives the size of the buffers, so the values are figures and no copies of a size.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _UNIT_TEXT = "Tests with an unknown unit were left out."
 
 
 def fits(head: bytes) -> Fit:
-    """The JSON fills its file; the text may stand in another."""
+    """The JSON fills its file; the text may be in another."""
     return Fit.WHOLE if _START.match(text_of(head)) else Fit.PART
 
 
@@ -150,13 +150,13 @@ def _row(
 ) -> list[Metric]:
     """Figures of one row of a matrix."""
     unit = _UNIT.search(described)
-    told = "" if unit is None else unit[1]
+    unit_name = "" if unit is None else unit[1]
     return [
         Metric(
             f"{hints.name or name}: {_pair(described, row, column)}",
             value,
-            told,
-            told == "GB/s",
+            unit_name,
+            unit_name == "GB/s",
             hints.label,
             line,
         )

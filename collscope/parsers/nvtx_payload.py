@@ -1,7 +1,7 @@
-"""Binary payloads of NVTX events, decoded by the schemas that stand beside them.
+"""Binary payloads of NVTX events, decoded by the schemas in the same file.
 
 Entry types and rules of alignment: nvToolsExtPayload.h (NVIDIA/NVTX, Apache-2.0 with LLVM
-exceptions). In SQLite files of Nsight Systems a payload stands in ``NVTX_EVENTS.binaryData`` behind
+exceptions). In SQLite files of Nsight Systems a payload is in ``NVTX_EVENTS.binaryData`` behind
 a head of four 64-bit words, which no document describes. Two public readers of real files agree on
 three: domain, schema, bytes of the payload; the fourth they take for the place of the payload (32)
 or for the size of the whole. Either is accepted, since both put the payload behind the head.
@@ -87,8 +87,8 @@ def payload_of(blob: object) -> tuple[int, bytes] | None:
     if not isinstance(blob, bytes) or len(blob) < _HEAD.size:
         return None
     _domain, schema, size, last = _HEAD.unpack_from(blob)
-    whole = _HEAD.size + size == len(blob) and last in (_HEAD.size, len(blob))
-    return (schema, blob[_HEAD.size :]) if whole else None
+    complete = _HEAD.size + size == len(blob) and last in (_HEAD.size, len(blob))
+    return (schema, blob[_HEAD.size :]) if complete else None
 
 
 def decode(payload: bytes, fields: Iterable[Field]) -> dict[str, Value] | None:

@@ -63,7 +63,7 @@ class _Columns(msgspec.Struct, frozen=True):
 
 
 def sniff_text(head: str) -> bool:
-    """True when such a table stands in the text."""
+    """True when such a table is in the text."""
     return "Accelerator Regions" in head or re.search(r"MPI Message Stats", head) is not None
 
 
@@ -89,7 +89,7 @@ def parse(text: str | Iterable[str]) -> ProfileSet:
 
 
 class _Reader:
-    """Titles of the table being read, and what its rows told."""
+    """Titles of the table being read, and what its rows held."""
 
     def __init__(self) -> None:
         self.totals: dict[int, list[KernelTotal]] = {}  # by the line of their table's titles
@@ -164,7 +164,7 @@ def _name_place(cells: Sequence[str], columns: _Columns) -> int | None:
 
 
 def _calls(cells: Sequence[str], place: int, columns: _Columns) -> Decimal | None:
-    """Events of a row whose name stands at `place`; in a damaged one the last number before it."""
+    """Events of a row whose name is at `place`; in a damaged one the last number before it."""
     if columns.fixed:
         return _number(cells, columns.calls)
     # 4,732  distributed/FSDP/utils/train_utils.py  main

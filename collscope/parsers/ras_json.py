@@ -1,7 +1,7 @@
 """JSON of NCCL's RAS (``ncclras -f json``, NCCL 2.28.7 on): collectives launched by each rank.
 
 Fields: src/ras/client_support.cc of NCCL 2.30.7, and ``ncclras -m -f json`` for its events. A
-snapshot of counters is no call: figures are kept, and ranks that are apart or missing are told.
+snapshot of counters is no call: figures are kept, and ranks that are apart or missing are reported.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def parse(text: str, hints: MetricHints) -> MetricSet | None:
         elif "event" in record:
             peer = record.get("peer")
             where = json.dumps(peer)[:150] if isinstance(peer, dict) else ""
-            message = "RAS saw an event: a process died, or came and went."
+            message = "RAS reports an event: a process died, or came and went."
             notes.add(Severity.NOTICE, "ras_event", message, line, f"{record['event']} {where}")
     if not found and not notes.diagnostics:
         return None
@@ -82,7 +82,7 @@ def _communicator(
     ranks = _list(communicator.get("ranks"))
     missing = [str(rank.get("rank")) for rank in _list(communicator.get("missing_ranks"))]
     if missing:
-        message = f"Ranks did not answer RAS, of communicators of {size} ranks."
+        message = f"Ranks of {size}-rank communicators did not answer RAS."
         notes.add(Severity.NOTICE, "ras_missing_ranks", message, line, f"{name}: {_few(missing)}")
     ailing = [
         str(rank.get("rank"))
@@ -110,8 +110,8 @@ def _communicator(
                 "Some ranks of a communicator have launched fewer calls of an operation than"
                 " others. Take another snapshot: ranks whose counts have not changed are stuck."
             )
-            told = f"{name}: {op} {most}, but {_few(behind)} at least {least}"
-            notes.add(Severity.NOTICE, "ras_ranks_behind", message, line, told)
+            excerpt = f"{name}: {op} {most}, but {_few(behind)} at least {least}"
+            notes.add(Severity.NOTICE, "ras_ranks_behind", message, line, excerpt)
         found += [
             Metric(
                 f"{op} launched, {which} of {len(by_rank)} ranks", value, "calls", None, label, line

@@ -1,4 +1,4 @@
-"""Text of NCCL's and RCCL's RAS service (``ncclras``, from NCCL 2.24): what it says of a job.
+"""Text of NCCL's and RCCL's RAS service (``ncclras``, from NCCL 2.24): its view of a job.
 
 An answer is a snapshot, and lists the ranks that stand out. They are notices; the figures are the
 sizes of the communicators.
@@ -15,7 +15,7 @@ from collscope.parsers.reader import Reader, whole_if
 
 DIALECT = "ras_text"
 _NAMED = 8  # ranks named in a message
-_CUT_TEXT = "The answer ends early: what it lists of the ranks may be missing."
+_CUT_TEXT = "The answer ends early: part of its list of ranks may be missing."
 _SILENT_TEXT = "The service lists no rank that is behind or missing."
 
 
@@ -48,7 +48,7 @@ def parse(text: str, hints: MetricHints) -> MetricSet | None:
 def _note(communicator: RasCommunicator, notes: Notes) -> None:
     missing = [rank.rank for rank in communicator.ranks if rank.missing]
     if missing:
-        message = f"Ranks did not answer RAS, of communicators of {communicator.size} ranks."
+        message = f"Ranks of {communicator.size}-rank communicators did not answer RAS."
         excerpt = f"{communicator.name}: {_few(missing)}"
         notes.add(Severity.NOTICE, "ras_missing_ranks", message, 1, excerpt)
     for op in dict.fromkeys(op for rank in communicator.ranks for op, _ in rank.counts):
@@ -58,8 +58,8 @@ def _note(communicator: RasCommunicator, notes: Notes) -> None:
         behind = [rank for rank, n in made.items() if n < max(made.values())]
         if behind:
             message = (
-                "Some ranks of a communicator have launched fewer calls of an operation than"
-                " others. 'collscope hang' reads whom the others wait for."
+                "Some ranks of a communicator have launched fewer calls of an operation than "
+                "others. 'collscope hang' finds the rank that holds them up."
             )
             least = min(made.values())
             excerpt = f"{communicator.name}: {op} {max(made.values())}, but {_few(behind)} {least}"

@@ -1,4 +1,4 @@
-"""What every reader of a dialect is: how it tells its own files, and how it reads them."""
+"""What every reader of a dialect is: how it recognises its files, and how it reads them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _DOCUMENT_CHARACTERS = 1 << 20  # in which one is looked for further down
 
 _EXCERPT = 200
 _UNENDED_TEXT = (
-    "The last row has no line end. If the text is cut there, its last value is a piece, and rows"
-    " behind it are missing."
+    "The last row has no line end. If the text is cut there, its last value is incomplete, and "
+    "later rows are missing."
 )
 
 
@@ -64,11 +64,11 @@ class Source(Protocol):
     def chunks(self) -> Iterator[bytes]:
         """All of it, in order, in parts of at least one byte."""
 
-    def whole(self) -> bytes:
+    def read_all(self) -> bytes:
         """All of it; files above a limit are refused."""
 
     def text(self) -> str:
-        """As `whole`; bytes that are no UTF-8 are replacement characters."""
+        """As `read_all`; bytes that are no UTF-8 are replacement characters."""
 
     def database(self) -> AbstractContextManager[Database | None]:
         """It as an SQLite file, open for reading base tables; None where it cannot be opened."""
@@ -84,13 +84,13 @@ class InMemory(msgspec.Struct, frozen=True):
         """The parts."""
         return (part for part in self.parts if part)
 
-    def whole(self) -> bytes:
+    def read_all(self) -> bytes:
         """The parts as one."""
         return b"".join(self.parts)
 
     def text(self) -> str:
         """The parts as text."""
-        return text_of(self.whole())
+        return text_of(self.read_all())
 
     def database(self) -> AbstractContextManager[Database | None]:
         """None: SQLite opens files."""
@@ -120,7 +120,7 @@ _HALF = re.compile(
 
 
 def whole_characters(data: bytes) -> bytes:
-    r"""Data in which no JSON string escapes half of a character; U+FFFD stands there instead.
+    r"""Data in which no JSON string escapes half of a character; U+FFFD replaces it.
 
     >>> whole_characters(rb'"\udfff \ud83d\ude00"')
     b'"\\ufffd \\ud83d\\ude00"'
@@ -136,7 +136,7 @@ def text_of(head: bytes) -> str:
 
 
 def whole_if(sniff: Callable[[str], bool]) -> Callable[[bytes], Fit]:
-    """A `Reader.sniff` of a dialect that fills its files, told by their text."""
+    """A `Reader.sniff` of a dialect that fills its files, recognised by their text."""
     return lambda head: Fit.WHOLE if sniff(text_of(head)) else Fit.NONE
 
 
@@ -159,9 +159,9 @@ def text_profile_reader(
     *,
     alone: bool = False,
 ) -> Reader:
-    """Reader of a profiler's table, with which a text begins, or which stands further down in one.
+    """Reader of a profiler's table, with which a text begins, or which is further down in one.
 
-    sniff  true where the table's header, or a row that tells as much, stands in the text
+    sniff  true where the table's header, or an equally clear row, is in the text
     alone  a text that begins with it holds nothing else
     """
 
@@ -220,7 +220,7 @@ def trace_reader(
 def recorder_reader(
     name: str, sniff: Callable[[bytes], bool], parse: Callable[[bytes, str], RecordedCalls]
 ) -> Reader:
-    """Reader of a recording, whose file's name may tell rank, host or process.
+    """Reader of a recording, whose file's name may hold rank, host or process.
 
     Times that cannot be true are left out.
     """
@@ -228,7 +228,7 @@ def recorder_reader(
     def read(source: Source, _hints: Hints) -> Records:
         from collscope import stamps  # noqa: PLC0415 - it needs numpy
 
-        return stamps.believed_recording(parse(whole_characters(source.whole()), source.name))
+        return stamps.believed_recording(parse(whole_characters(source.read_all()), source.name))
 
     return Reader(name, "trace", _whole_file(sniff), read)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _EXCERPT = 200  # characters
 _ROW_BEGINS = re.compile(r"\s*(?:\d|#|\|)")  # of a table, or a comment in one
-HEAD_BYTES = 65_536  # what readers tell their files by
+HEAD_BYTES = 65_536  # what readers recognise their files by
 # By kind, in the order in which `ingest auto` asks them, and in a kind in the order in which its
 # readers are asked.
 DIALECTS = {
@@ -69,7 +69,7 @@ DIALECTS = {
         "tables.transferbench",
         "tables.primus_rccl",
         "deepspeed",
-        # Tables of any program come last.
+        # Tables of any program are tried at the end.
         "tables.latency_table",
         "tables.summary_table",
     ),
@@ -127,7 +127,7 @@ def read(kind: str, source: Source, head: bytes, hints: Hints) -> Records | None
     """
     tables: list[MeasurementSet] = []
     figures: list[MetricSet] = []
-    once = _Once(source)
+    once = _SharedText(source)
     for fits, reader in _fitting(kind, head):
         raw = reader.read(once, hints)
         found = None if raw is None else bounded(raw)
@@ -149,13 +149,13 @@ def read_bytes(kind: str, data: bytes, hints: Hints) -> Records | None:
     return read(kind, InMemory([data]), data[:HEAD_BYTES], hints)
 
 
-class _Once:
+class _SharedText:
     """A source whose text is made once for all readers, without what one of them has taken."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._text: str | None = None
-        self.name, self.chunks, self.whole = source.name, source.chunks, source.whole
+        self.name, self.chunks, self.read_all = source.name, source.chunks, source.read_all
         self.database = source.database
 
     def text(self) -> str:
@@ -174,12 +174,12 @@ class _Once:
 
 
 def joined(found: Sequence[MeasurementSet]) -> MeasurementSet | None:
-    """Tables of several dialects in one text; None when none has a row or says why.
+    """Tables of several dialects in one text; None when none has a row or a reason.
 
     returns  `dialect` joins the names of the dialects found with "+"
     """
     sets = [s for s in found if s.rows]
-    if not sets:  # a table that could not be used says why, the loss of data first
+    if not sets:  # a table that could not be used has a reason, the loss of data first
         why = sorted((d for s in found for d in s.diagnostics), key=_by_severity)
         return replace(found[0], diagnostics=tuple(why)) if why else None
     return replace(

@@ -31,7 +31,7 @@ _CUT_TEXT = "Rows that are cut or broken were left out."
 
 
 def fits(head: bytes) -> Fit:
-    """The tables may stand in another text."""
+    """The tables may be in another text."""
     return Fit.PART if _ANY_TITLE.search(text_of(head)) else Fit.NONE
 
 

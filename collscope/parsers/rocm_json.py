@@ -1,7 +1,7 @@
 """JSON for chrome://tracing of rocprof v1 (``results.json``) and of ``rpd2tracing.py``.
 
 source  ROCm/rocprofiler bin/tblextr.py (rocprof v1); ROCm/rocmProfileData tools/rpd2tracing.py.
-        Both write numbers as texts. rocprof has nanoseconds beside the microseconds of the event.
+        Both write numbers as texts. rocprof also has nanoseconds, next to the event's microseconds.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _KERNEL = "KernelExecution"
 _HEAD = 65_536
 _CUT_TEXT = "The JSON ends early or is damaged: the events before that were kept."
 _COARSE_TEXT = (
-    "The file has whole microseconds: the sum of many short kernels may be too low. The RPD file"
-    " that it was made of has nanoseconds."
+    "The file has whole microseconds: the sum of many short kernels may be too low. The RPD file "
+    "that it was made from has nanoseconds."
 )
 
 
@@ -106,7 +106,7 @@ def _add_rpd(rows: Rows, event: Mapping[str, Any], gpu: str, place: int) -> None
         start, end = int(begin_us * 1_000), int((begin_us + lasted_us) * 1_000)
     args = event.get("args")
     name = event.get("name")
-    if name == _KERNEL and isinstance(args, dict):  # its name stands in "desc", or the other way
+    if name == _KERNEL and isinstance(args, dict):  # its name is in "desc", or the other way
         name = args.get("desc") or name
     rows.add_span((name, start, end, gpu, event.get("tid")), kind_of(str(name)), place)
 

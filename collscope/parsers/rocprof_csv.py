@@ -32,7 +32,7 @@ _WITHOUT_TIMES = {
 
 
 class _Layout(msgspec.Struct, frozen=True):
-    """What a header says about the rows below it."""
+    """What a header defines for the rows below it."""
 
     dialect: str
     width: int

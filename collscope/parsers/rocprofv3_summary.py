@@ -32,7 +32,7 @@ _KINDS = {
     "KERNEL_DISPATCH": "kernel", "MEMORY_COPY": "copy",  # domains
     "KERNELS": "kernel", "MEMORY_COPIES": "copy",  # titles of rocpd summary
 }  # fmt: skip
-_HOST_TEXT = "Rows of host calls are no time of a GPU: they were not read."
+_HOST_TEXT = "Rows of host calls are not GPU time: they were not read."
 _AGAIN_TEXT = "A second table of the same executions was not read: it would count them twice."
 
 
@@ -56,7 +56,7 @@ def parse(text: str | Iterable[str]) -> Profile:
     """
     rows = Rows()
     table: _Table | None = None
-    kind: str | None = None  # of all rows of a table, by its title; None: not told there
+    kind: str | None = None  # of all rows of a table, by its title; None: unknown
     before: set[str] = set()  # kinds that an earlier table has
     here: set[str] = set()  # kinds of this one
     tables = 0

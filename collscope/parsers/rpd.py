@@ -4,7 +4,7 @@ Totals are recomputed from ``rocpd_op``. The file's own ``top`` view is built wi
 counts equal rows once, and it cuts durations to whole microseconds. Only a table of that name, in a
 file without ``rocpd_op``, is read (schema: rocpd_python/rocpd/schema_data of ROCm/rocmProfileData).
 
-An operation tells its hardware queue; the stream is that of the call that launched it. Of the two
+An operation has its hardware queue; the stream is that of the call that launched it. Of the two
 tracers RoctracerDataSource.cpp leaves hipEventRecord out, and the arguments of all calls but a few;
 RocprofDataSource.cpp writes them as JSON.
 """
@@ -15,7 +15,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from collscope.model import Diagnostic, Profile, Severity
-from collscope.parsers._calls import NOT_TOLD, CallRows, call_kind, pointer, stream_and_event
+from collscope.parsers._calls import UNKNOWN, CallRows, call_kind, pointer, stream_and_event
 from collscope.parsers._rows import Rows, kind_of, top_columns
 from collscope.parsers._sqlite import base_tables, columns, damage_noted, select, sqlite_reader
 
@@ -63,7 +63,7 @@ def parse(connection: Database) -> Profile:
     """Totals per kernel and device, and one span per operation.
 
     connection  open RPD file; it is only read
-    returns     totals in ns; without spans when the file holds nothing but ``top``
+    returns     totals in ns; without spans when the file holds only ``top``
     """
     rows = Rows()
     calls: ProfiledCalls | None = None
@@ -81,7 +81,7 @@ class _Streams:
     """Call and stream of each operation.
 
     An operation whose call is not there, since it was launched before the trace, ran on the stream
-    of the others of its queue, where these have one.
+    that the rest of its queue ran on, where there is one.
     """
 
     def __init__(self, connection: Database, names: set[str]) -> None:
@@ -139,8 +139,8 @@ def _read_calls(connection: Database, rows: Rows, names: set[str]) -> ProfiledCa
     for name, number, process, thread, start, end, text in select(connection, _calls(names)):
         count = len(found)
         found.add(name, number, (process, thread), (start, end))
-        if len(found) > count and call_kind(str(name)) != NOT_TOLD:
-            found.tell(count, *stream_and_event(text))
+        if len(found) > count and call_kind(str(name)) != UNKNOWN:
+            found.set_stream(count, *stream_and_event(text))
     rows.look_for_lost(found)
     return found.columns()
 

@@ -78,7 +78,7 @@ def build_plan(records: RunRecords, mode: str = UNIQUE) -> Planned:
 def _replayable(
     records: RunRecords, classes: Mapping[int, RunClass], ranks: Mapping[int, tuple[int, ...]]
 ) -> tuple[list[tuple[int, RunSlot]], Counter[str]]:
-    """Slots that can be replayed, their transfers whole; calls left out by reason."""
+    """Slots that can be replayed, their transfers complete; calls left out by reason."""
     kept: list[tuple[int, RunSlot]] = []
     reasons: Counter[str] = Counter()
     for index, slot in enumerate(records.slots):
@@ -87,12 +87,12 @@ def _replayable(
         if reason:
             reasons[reason] += slot.calls
             continue
-        if found.shape is not None and not slot.whole:
-            whole = completed(found.shape, len(ranks[slot.comm_id]), slot.transfers)
-            if whole is None:
+        if found.shape is not None and not slot.complete:
+            transfers = completed(found.shape, len(ranks[slot.comm_id]), slot.transfers)
+            if transfers is None:
                 reasons[f"?{found.op.value}"] += slot.calls
             else:
-                slot = replace(slot, transfers=whole)  # noqa: PLW2901
+                slot = replace(slot, transfers=transfers)  # noqa: PLW2901
         kept.append((index, slot))
     return kept, reasons
 
@@ -145,9 +145,9 @@ def _assumptions(classes: Mapping[int, RunClass], kept: Sequence[tuple[int, RunS
         if found.op.reduces and found.redop not in REDOPS:
             calls["with a custom or unknown reduction: replayed as Sum"] += slot.calls
         if found.in_place is None and found.shape is None:
-            calls["that may be in place or not (the log does not say): replayed out of place"] += (
-                slot.calls
-            )
+            calls[
+                "that may be in place or not (the log does not show it): replayed out of place"
+            ] += slot.calls
     return [f"{count(n, 'call')} {text}" for text, n in calls.items()]
 
 

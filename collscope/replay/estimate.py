@@ -12,7 +12,7 @@ from collscope.replay.patterns import amounts
 from collscope.replay.plan import SEQUENCE, Plan, PlanClass, itemsize
 from collscope.replay.select import weights
 
-# Guesses, not measured, for the expected time of a sequence; the output says that they are assumed.
+# Guesses, not measured, for the expected time of a sequence; the output reports them as assumed.
 ASSUMED_BUSBW_GBPS = 50.0
 ASSUMED_LAUNCH_US = 20.0
 

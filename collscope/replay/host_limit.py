@@ -51,7 +51,7 @@ def hosts_of(environment: Mapping[str, str], launcher_arguments: Sequence[str]) 
 
 
 def available_memory() -> int | None:
-    """Bytes of memory that can be had on this host; None where the system does not tell."""
+    """Bytes of memory that are available on this host; None where the system does not show it."""
     # MemAvailable:   12345678 kB
     try:
         text = Path("/proc/meminfo").read_text()

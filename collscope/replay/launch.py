@@ -16,7 +16,7 @@ import msgspec
 
 from collscope.errors import MissingToolError
 from collscope.programs import INSTALL_MPI, REPLAYER, ask, installed
-from collscope.replay.mpi import Place, find_launcher, launch_command
+from collscope.replay.mpi import LaunchedRank, find_launcher, launch_command
 from collscope.replay.progress import Relay
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -30,7 +30,7 @@ class Job(msgspec.Struct, frozen=True):
 
     arguments: tuple[str, ...]  # of the program
     processes: int
-    environment: tuple[tuple[str, str], ...] = ()  # for the ranks, beside what they inherit
+    environment: tuple[tuple[str, str], ...] = ()  # for the ranks, added to what they inherit
     program: Path | None = None  # of MPI; None: the installed replayer
     launcher: str | None = None  # with its arguments; None: found by itself
     unset: tuple[str, ...] = ()  # variables that the ranks must not inherit; `environment` wins
@@ -77,12 +77,14 @@ def find_program(name: str, given: Path | None, option: str) -> Path:
     return path
 
 
-def run_job(job: Job, place: Place | None, progress: Callable[[], str] | None = None) -> Ended:
+def run_job(
+    job: Job, place: LaunchedRank | None, progress: Callable[[], str] | None = None
+) -> Ended:
     """Run a job to its end, its messages passed on to standard error as they come.
 
     place     where this process is one of several that a launcher started; the job is then this
               rank's part only
-    progress  says how far the job is; asked every second where standard error is a terminal
+    progress  text on the job's progress; called every second where standard error is a terminal
     raises    MissingToolError when a program is missing; KeyboardInterrupt after the ranks ended
     """
     program = find_replayer(job.program)
@@ -156,7 +158,7 @@ def _started(
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,  # Hydra speaks of a dead rank there
+            stdout=subprocess.PIPE,  # Hydra reports a dead rank there
             stderr=subprocess.STDOUT,
             start_new_session=True,
             close_fds=False,  # a rank talks to its launcher through an inherited descriptor

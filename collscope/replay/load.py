@@ -105,8 +105,8 @@ class _Slots:
             best = max(rows, key=lambda r: r[1])[0]
             slot = RunSlot(class_id, comm, sum(r[2] for r in rows))
             if self.classes[class_id].shape is not None:
-                items, whole = self._transfers_of(best)
-                slot = RunSlot(class_id, comm, slot.calls, items, whole)
+                items, complete = self._transfers_of(best)
+                slot = RunSlot(class_id, comm, slot.calls, items, complete)
             self.slot_of_total[[r[0] - self.first for r in rows]] = len(self.found)
             self.found.append(slot)
         if uneven:
@@ -126,7 +126,7 @@ class _Slots:
         return tuple(PlanTransfer(*r[:3]) for r in rows), all(r[3] == "both" for r in rows)
 
     def _load_uneven(self, totals: list[int]) -> None:
-        """Slots of calls that may differ in their transfers, told apart by a hash of these."""
+        """Slots of calls that may differ in their transfers, distinguished by a hash of these."""
         marks = ",".join("?" * len(totals))
         table = _table(
             self.connection,
@@ -188,7 +188,7 @@ def _table(
 
     names  one letter per column
     """
-    # Measured: a quarter of the time of fetching the rows, each of which becomes Python objects.
+    # Measured: a quarter of the time of fetching the rows, since every row becomes Python objects.
     lists = ", ".join(f"group_concat({name})" for name in names)
     texts = connection.execute(f"SELECT {lists} FROM ({query})", parameters).fetchone()
     columns = [np.fromstring(text or "", dtype=np.int64, sep=",") for text in texts]
@@ -199,7 +199,7 @@ def _table(
 def _mixed(columns: Ints) -> Ints:
     """A 64-bit number per row that depends on every column, shape (rows,).
 
-    source  splitmix64 of S. Vigna, prng.di.unimi.it; sums of it tell sets of rows apart
+    source  splitmix64 of S. Vigna, prng.di.unimi.it; sums of it distinguish sets of rows
     """
     mixed = np.zeros(len(columns), dtype=np.uint64)
     for column in columns.T.astype(np.uint64):

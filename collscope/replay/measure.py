@@ -31,12 +31,12 @@ from collscope.replay.host_limit import (
     hosts_of,
 )
 from collscope.replay.launch import Ended, Job, find_replayer, run_job
-from collscope.replay.mpi import RUN_ALONE, Place, launcher_words
+from collscope.replay.mpi import RUN_ALONE, LaunchedRank, launcher_words
 from collscope.replay.plan import Plan
 from collscope.replay.probe import probe
 from collscope.replay.results import (
-    crowded,
     digest,
+    oversubscription_note,
     rccl_replayer_layout,
     read_results,
     relabel,
@@ -58,9 +58,9 @@ from collscope.units import are, count, count_of
 # What the replayer's exit statuses mean. It has printed what was wrong.
 _ERRORS: dict[int, type[CollscopeError]] = {2: UsageError, 3: InputError, 5: MissingToolError}
 _BAD = ("wrong", "failed", "timeout", "contradictory")
-# MPICH aborts by itself where it finds a PMI that it does not speak, and names no remedy.
+# MPICH aborts by itself where it finds a PMI that it does not support, and names no remedy.
 _PMI_OF_SLURM = (
-    " Where MPI could not start: MPICH needs 'srun --mpi=pmi2', Open MPI 'srun --mpi=pmix'."
+    " If MPI could not start: MPICH needs 'srun --mpi=pmi2', Open MPI 'srun --mpi=pmix'."
 )
 # Statuses of the replayer (start.h, watchdog.h); any other comes from what starts the ranks.
 _OF_THE_REPLAYER = (2, 3, 5, 6)
@@ -80,8 +80,8 @@ class Outcome(msgspec.Struct, frozen=True):
     notice: Note | None = None
 
 
-class Part(msgspec.Struct, frozen=True):
-    """One of several plans that go into one CSV, and what tells its rows from those of others."""
+class PlanPart(msgspec.Struct, frozen=True):
+    """One of several plans that go into one CSV, with the label and round of its rows."""
 
     plan: Plan
     suffix: str = ""  # behind the label of every row
@@ -96,10 +96,10 @@ def measure(plan: Plan, session: Session, target: Target) -> Outcome:
     returns  every row of the CSV; nothing on another rank than 0
     raises   CollscopeError when nothing could be started; ReplayInterruptedError
     """
-    return measure_parts((Part(plan),), session, target)
+    return measure_parts((PlanPart(plan),), session, target)
 
 
-def measure_parts(parts: Sequence[Part], session: Session, target: Target) -> Outcome:
+def measure_parts(parts: Sequence[PlanPart], session: Session, target: Target) -> Outcome:
     """Run plans of equally many ranks, in each round and variant one after the other.
 
     As `measure` otherwise. Several cannot be resumed.
@@ -130,10 +130,12 @@ def measure_parts(parts: Sequence[Part], session: Session, target: Target) -> Ou
         error = ReplayError(
             f"{replayer}: ended without a result. Check that it is collscope-replayer."
         )
-    return Outcome(measurements, error, crowded(measurements, nranks, _cores(session.place)))
+    return Outcome(
+        measurements, error, oversubscription_note(measurements, nranks, _cores(session.place))
+    )
 
 
-def _cores(place: Place | None) -> int:
+def _cores(place: LaunchedRank | None) -> int:
     """Cores of this host that the ranks share; a launcher may have bound this process to one."""
     return available_cores() if place is None else os.cpu_count() or 1
 
@@ -151,14 +153,15 @@ def _check(nranks: int, parts: int, session: Session, target: Target) -> None:
         )
     if session.ranks is not None and session.ranks < nranks:
         raise UsageError(
-            f"replay: the plan needs {count(nranks, 'rank')}, there {are(session.ranks)} "
+            f"replay: the plan needs {count(nranks, 'rank')}, but there {are(session.ranks)} "
             f"{session.ranks}. Use {nranks}, or measure on fewer with --scale-ranks"
             f" {session.ranks}."
         )
     if place is not None and place.size * per_process != nranks:
         raise UsageError(
-            f"replay: the plan needs {count(nranks, 'rank')}, the launcher started {place.size} "
-            f"processes of {count(per_process, 'rank')} each. Start {nranks // per_process}."
+            f"replay: the plan needs {count(nranks, 'rank')}, but the launcher started "
+            f"{place.size} processes of {count(per_process, 'rank')} each. Start"
+            f" {nranks // per_process}."
         )
     if place is not None and max(1, len(session.variants)) * session.rounds * parts > 1:
         raise UsageError(
@@ -197,7 +200,7 @@ def _check_host(processes: int, session: Session) -> None:
 
 
 @contextmanager
-def _files(target: Target, place: Place | None) -> Iterator[tuple[Path, Path]]:
+def _files(target: Target, place: LaunchedRank | None) -> Iterator[tuple[Path, Path]]:
     """Folder for plans, and the CSV that the replayer writes; temporary ones are removed.
 
     Ranks of a launcher write a plan each, all the same, and each reads its own.
@@ -209,7 +212,7 @@ def _files(target: Target, place: Place | None) -> Iterator[tuple[Path, Path]]:
 
 
 def _run_all(
-    parts: Sequence[Part], session: Session, target: Target, files: tuple[Path, Path]
+    parts: Sequence[PlanPart], session: Session, target: Target, files: tuple[Path, Path]
 ) -> Ended:
     """Run every variant in every round; a class that fails in one does not stop the others.
 
@@ -315,7 +318,7 @@ def _error(
         return None
     if ended.signal is not None:
         name = signal.Signals(ended.signal).name
-        return ReplayError(f"replay: a rank was ended by signal {name}. {kept}")
+        return ReplayError(f"replay: a rank was killed by signal {name}. {kept}")
     kind = _ERRORS.get(ended.status, ReplayError)
     bad = sum(m.status in _BAD for m in measurements)
     if kind is ReplayError and bad:

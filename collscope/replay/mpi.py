@@ -1,4 +1,4 @@
-"""Under which launcher this process runs, and how each launcher is asked for ranks.
+"""Under which launcher this process runs, and how each launcher starts ranks.
 
 Flags differ by implementation: Hydra (MPICH, Intel MPI) stops at `--oversubscribe` and
 `--allow-run-as-root`, and Open MPI refuses to start without them where they apply.
@@ -18,8 +18,8 @@ from collscope.errors import MissingToolError, UsageError
 from collscope.programs import INSTALL_MPI, launchers, mpi_version, named_file
 
 _VERSION_TIMEOUT_S = 30  # for `mpiexec --version`
-# What a command that starts its ranks itself says where it was started by a launcher.
-RUN_ALONE = "Run the command alone; where Slurm starts ranks, with --mpiexec 'srun --mpi=pmi2'."
+# Remedy for a command that starts its ranks itself, but was started by a launcher.
+RUN_ALONE = "Run the command without a launcher; under Slurm, add --mpiexec 'srun --mpi=pmi2'."
 
 # Variables of rank and number of ranks, by launcher; the first pair that is set counts.
 _RANK_VARIABLES = (
@@ -31,23 +31,23 @@ _RANK_VARIABLES = (
 )
 
 
-class Place(msgspec.Struct, frozen=True):
+class LaunchedRank(msgspec.Struct, frozen=True):
     """This process among those that a launcher started."""
 
     rank: int
     size: int
 
 
-def launched(environment: Mapping[str, str]) -> Place | None:
+def launched(environment: Mapping[str, str]) -> LaunchedRank | None:
     """This process's place when srun or mpirun started several; None when it runs alone.
 
     >>> launched({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"})
-    Place(rank=3, size=8)
+    LaunchedRank(rank=3, size=8)
     """
     for rank, size in _RANK_VARIABLES:
         values = environment.get(rank, ""), environment.get(size, "")
         if all(value.isdigit() for value in values):
-            place = Place(int(values[0]), int(values[1]))
+            place = LaunchedRank(int(values[0]), int(values[1]))
             # One task is a shell within an allocation: the launcher is still to be started.
             return place if place.size > 1 else None
     return None
@@ -87,7 +87,7 @@ def find_launcher(given: str | None) -> Launcher:
     path, arguments = launcher_words(given) if given else (next(iter(launchers()), None), ())
     if path is None:
         raise MissingToolError(
-            "replay: no mpiexec beside this Python nor in PATH. Run "
+            "replay: no mpiexec next to this Python or in PATH. Run "
             f"{INSTALL_MPI}, load your site's MPI, or name a launcher with --mpiexec."
         )
     try:
@@ -116,7 +116,7 @@ def launch_command(
     """
     start = [str(launcher.path), *launcher.arguments, "-n", str(processes)]
     if launcher.implementation == "Slurm":
-        # srun hands its own environment on; ALL is its default, unless SLURM_EXPORT_ENV says not.
+        # srun hands its own environment on: its default is ALL, unless SLURM_EXPORT_ENV differs.
         return [*start, "--export=ALL"]
     if launcher.implementation == "Open MPI":
         # It binds each rank to a core by default, and with it the network threads of the library.
@@ -131,8 +131,8 @@ def launch_command(
 
 
 def _slots() -> int:
-    """Ranks that Open MPI starts here without --oversubscribe; an allocation tells it itself."""
+    """Ranks that Open MPI starts here without --oversubscribe, outside of an allocation."""
     if "SLURM_JOB_ID" in os.environ:
         return 1 << 30
-    # It counts cores, of which the system may show two threads each.
+    # It counts cores; the system may show two threads for each.
     return max(1, len(os.sched_getaffinity(0)) // 2)

@@ -224,7 +224,7 @@ class _Reader:
     def _check_size(self, planned: PlanClass, derived: int, source: str) -> None:
         if planned.size_bytes not in (None, derived):
             raise self.fail(
-                f"class {planned.id} has size_bytes={planned.size_bytes}, but its {source} say"
+                f"class {planned.id} has size_bytes={planned.size_bytes}, but its {source} give"
                 f"{'s' if source == 'count' else ''} {derived}",
                 "Correct one of them, or leave size_bytes out.",
             )

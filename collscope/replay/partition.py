@@ -57,7 +57,7 @@ def _listable(comms: Sequence[RunComm]) -> tuple[list[RunComm], list[str]]:
             room -= c.nranks or 0
             kept.append(c)
     left = len(comms) - len(kept)
-    text = f"{count(left, 'communicator')} of too many ranks to list them: left out"
+    text = f"{count(left, 'communicator')} with too many ranks to list them: left out"
     return kept, [text] if left else []
 
 

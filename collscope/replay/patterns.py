@@ -40,7 +40,7 @@ def pattern(
 def completed(
     shape: str, nranks: int, seen: Sequence[PlanTransfer]
 ) -> tuple[PlanTransfer, ...] | None:
-    """All transfers of a shape of which `seen` were logged; None where they cannot be told."""
+    """All transfers of a shape, given the logged ones (`seen`); None where they are unknown."""
     counts = {t.elements for t in seen}
     others = [t for t in seen if t.src_rank != t.dst_rank]
     # Those of an all-to-all are as many as the square of the ranks.

@@ -45,7 +45,7 @@ def probe(session: Session, processes: int = 1) -> Probed:
     try:
         done = subprocess.run(command, capture_output=True, timeout=_PROBE_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return Probed(None, None, (0, 0))  # what is wrong with a launch, the first launch tells
+        return Probed(None, None, (0, 0))  # the first launch shows what is wrong with it
     return answer_of(done.stdout.decode(errors="replace"))
 
 

@@ -33,7 +33,7 @@ class Relay:
         self.signal: int | None = None
         self._stream = stream
         self.terminal = sys.stderr.isatty()
-        self._passing = False  # a progress line stands on the terminal
+        self._passing = False  # a progress line is on the terminal
         self._writing = threading.Lock()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
@@ -46,7 +46,7 @@ class Relay:
         self._write("")
 
     def show(self, text: str) -> None:
-        """Say on the terminal how far the job is, until the next line."""
+        """Show the job's progress on the terminal, until the next line."""
         self._write(text, passing=True)
 
     def _read(self) -> None:

@@ -35,14 +35,14 @@ class RunSlot(msgspec.Struct, frozen=True):
     """Calls of a class on a communicator that are equal also in what they transfer.
 
     transfers  of one of the calls, in elements, ordered; empty without a point-to-point shape
-    whole      every rank's halves were logged
+    complete   every rank's halves were logged
     """
 
     class_id: int
     comm_id: int
     calls: int
     transfers: tuple[PlanTransfer, ...] = ()
-    whole: bool = True
+    complete: bool = True
 
 
 class RunRecords(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from collscope.model.note import Note
 from collscope.outputs import write_file
 from collscope.parsers import rccl_replayer_csv, replay_csv
 from collscope.store.connection import open_store, transaction
-from collscope.store.measurements import forget_source
+from collscope.store.measurements import remove_source_by_hash
 from collscope.store.sources import identity
 
 _FUNCTIONS = {Op.SEND_RECV: "Send/Recv"}
@@ -40,7 +40,7 @@ def read_results(path: Path) -> tuple[Measurement, ...]:
 def relabel(path: Path, suffix_of: Mapping[int, str]) -> None:
     """Put a suffix behind the label of the rows of some classes of a replay CSV.
 
-    suffix_of  by `class_id`; rows of other classes, and lines cut short, stay as they are
+    suffix_of  by `class_id`; rows of other classes, and lines cut short, do not change
     raises     InputError when the file cannot be written
     """
     if not suffix_of:
@@ -70,7 +70,9 @@ def _relabelled(lines: Sequence[str], suffix_of: Mapping[int, str]) -> Iterator[
         yield out.getvalue()
 
 
-def crowded(measurements: Sequence[Measurement], nranks: int, cores: int) -> Note | None:
+def oversubscription_note(
+    measurements: Sequence[Measurement], nranks: int, cores: int
+) -> Note | None:
     """The note where ranks on CPU memory share cores, so that they wait to be scheduled.
 
     nranks  processes of the replay, spread evenly over the nodes of the measurements
@@ -112,7 +114,7 @@ def store_results(path: Path, db: Path, run: str, before: str | None) -> None:
         connection = open_store(db)
         try:
             with transaction(connection, db):
-                forget_source(connection, run, identity(before, CSV))
+                remove_source_by_hash(connection, run, identity(before, CSV))
         finally:
             connection.close()
     ingest_csvs([str(path)], db, run)

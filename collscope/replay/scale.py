@@ -18,7 +18,7 @@ _Ranks = dict[int, tuple[int, ...]]
 def scale(planned: Planned, nranks: int) -> Planned:
     """The plan on `nranks` ranks, marked by `scaled_from`.
 
-    A plan that needs no more ranks stays as it is; a notice says so where it needs fewer.
+    A plan that needs no more ranks does not change; a notice reports it where it needs fewer.
     Larger communicators shrink to all of these ranks, with the same count per rank; others keep
     their size and move where they must. A communicator of a class that no longer fits beside the
     others is left out, and its calls count for those that stay. A root that is gone becomes root
@@ -66,14 +66,14 @@ def _placed(plan: Plan, before: _Ranks, nranks: int) -> _Ranks:
             continue
         busy = {r for other in beside[comm] for r in placed.get(other, ())}
         wrapped = tuple(r % nranks for r in old)
-        whole = len(set(wrapped)) == len(old)
+        distinct = len(set(wrapped)) == len(old)
         free = [r for r in range(nranks) if r not in busy]
-        if whole and not busy & set(wrapped):
+        if distinct and not busy & set(wrapped):
             placed[comm] = wrapped
         elif len(free) >= len(old):
             placed[comm] = tuple(free[: len(old)])
         else:
-            placed[comm] = wrapped if whole else tuple(range(len(old)))
+            placed[comm] = wrapped if distinct else tuple(range(len(old)))
     return placed
 
 

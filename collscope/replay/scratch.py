@@ -17,7 +17,7 @@ from collscope.temporary import temporary_folder
 def scratch_folder(csv: Path | None, *, local: bool = False) -> Iterator[Path]:
     """A new folder, removed at the end.
 
-    It lies beside `csv`, the file of the results, else in the working folder: the ranks of other
+    It lies next to `csv`, the file of the results, else in the working folder: the ranks of other
     hosts find it there if these share a file system at all. Where the working folder cannot be
     written, or all is `local` to this host, it lies where the system keeps temporary files.
 
@@ -45,7 +45,7 @@ def write_plan(plan: Plan, path: Path) -> Path:
         path.write_text(plan_text(plan), "utf-8")
     except OSError as error:
         raise InputError(
-            f"{path}: {error.strerror}. It would hold the plan for the ranks: make room there, or "
+            f"{path}: {error.strerror}. It must hold the plan for the ranks. Make room there, or "
             "name a file in another folder with --csv."
         ) from error
     return path

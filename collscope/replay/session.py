@@ -13,13 +13,13 @@ import msgspec
 
 from collscope.errors import InputError, ReplayError, UsageError
 from collscope.outputs import note_store, require_output
-from collscope.replay.mpi import Place, launched
+from collscope.replay.mpi import LaunchedRank, launched
 from collscope.replay.variants import Variant, parse_assignment, parse_variants
 from collscope.store.connection import open_store
 
 DEFAULT_LABEL = "replay"
 COLLSCOPE, RCCL_REPLAYER = "collscope", "rccl_replayer"  # layouts of the CSV
-_ROUNDS = 3  # of variants, where the command line says nothing
+_ROUNDS = 3  # of variants, where the command line names none
 _OWN = b"# collscope-replay:"  # how a CSV of ours begins
 
 
@@ -91,7 +91,7 @@ class Session(msgspec.Struct, frozen=True):
     rounds: int = 1
     replayer: Path | None = None
     launcher: str | None = None
-    place: Place | None = None  # where a launcher started several of this process
+    place: LaunchedRank | None = None  # where a launcher started several of this process
     ranks: int | None = None  # at hand; None: as many as the plan needs
     oversubscribe: bool = False  # more ranks without a GPU than the host serves
 
@@ -135,8 +135,8 @@ def make_session(method: Method, options: Options) -> Session:
 def first_rank_speaks() -> Iterator[None]:
     """Let only the first of the ranks that a launcher started print.
 
-    Errors that all ranks have, being those of the command line and of the replay, end the others
-    without a word; what only one rank may have, such as a file it cannot see, is said by it.
+    Errors that all ranks have (of the command line, of the replay) end the other ranks silently.
+    An error that only one rank may have, such as a file it cannot see, is printed by that rank.
     """
     place = launched(os.environ)
     if place is None or place.rank == 0:

@@ -21,7 +21,7 @@ from collscope.replay.plan import (
 from collscope.units import parse_size
 
 _RANGE = re.compile(r"([^.*+]+(?:\.\d+[^.*+]*)?)\.\.([^*+]+)(?:([*+])(.+))?")
-_MOST_SIZES = 10_000  # more is a slip of the pen
+_MOST_SIZES = 10_000  # more is a mistake
 _Key = tuple[Op, Datatype, bool, int]  # operation, datatype, in-place, count
 IN_PLACE = {"no": (False,), "yes": (True,), "both": (False, True)}
 
@@ -31,15 +31,15 @@ def sweep_plan(
 ) -> Planned:
     """A plan of every operation, datatype and size on one communicator of all ranks.
 
-    text       `OPS:SIZES`, both parted by commas: `allreduce,allgather:1K..4G*2,6G`; a size is
+    text       `OPS:SIZES`, both separated by commas: `allreduce,allgather:1K..4G*2,6G`; a size is
                `N`, `FIRST..LAST` (doubling), `FIRST..LAST*FACTOR` or `FIRST..LAST+STEP`
-    datatypes  parted by commas
+    datatypes  separated by commas
     in_place   no, yes or both; operations that the libraries do not do in place run out of place
     raises     UsageError for what cannot be understood
 
     Sizes are nccl-tests' S, the total bytes. Counts are S over the element size, for AllGather,
     ReduceScatter, AllToAll, Gather and Scatter also over the ranks, rounded down, at least 1: the
-    plan says the size that results. SendRecv is a shift by one. Equal classes are planned once.
+    plan holds the resulting size. SendRecv is a shift by one. Equal classes are planned once.
     """
     ops, colon, sizes = text.partition(":")
     if not colon:
@@ -100,7 +100,7 @@ def sizes_of(text: str, option: str = "--sweep") -> Iterator[int]:
 def _positive(text: str, option: str) -> int:
     size = parse_size(text)
     if size < 1:
-        raise UsageError(f"{option}: size '{text}' is nothing to send. Use 1 or more.")
+        raise UsageError(f"{option}: size '{text}' has nothing to send. Use 1 or more.")
     return size
 
 

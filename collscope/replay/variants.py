@@ -35,7 +35,7 @@ def parse_assignment(text: str) -> tuple[str, str]:
     """
     name, equals, value = text.partition("=")
     if not equals or not _NAME.fullmatch(name):
-        raise UsageError(f"'{text}': not NAME=VALUE. Write for instance NCCL_ALGO=Ring.")
+        raise UsageError(f"'{text}': not NAME=VALUE. For example, write NCCL_ALGO=Ring.")
     return name, value
 
 
@@ -50,9 +50,8 @@ def parse_variant(text: str) -> Variant:
     label, _, settings = text.partition(":")
     if not label or "=" in label or not label.isprintable():
         raise UsageError(
-            f"variant '{text}': no label before the colon. Write for instance ring:NCCL_ALGO=Ring,"
-            " "
-            "or base: for one that changes nothing."
+            f"variant '{text}': no label before the colon. For example, write"
+            " ring:NCCL_ALGO=Ring, or base: for no change."
         )
     pairs = [parse_assignment(part) for part in _BETWEEN.split(settings)] if settings else []
     files = {name: named_file(file) for name, file in pairs if name in ("library", "runtime")}

@@ -12,7 +12,7 @@ Inside a node the bound is the minimum over sets U of
     Broadcast, Reduce         B⁺(U), U holds the root and misses a GPU; of Reduce the reverse
     Gather                    (n−1) B⁺(U)/|U|, U misses the root
     Scatter                   (n−1) B⁺(U)/(n−|U|), U holds the root
-    AllToAll, AllToAllv       (n−1) B⁺(U)/(|U|(n−|U|)); a v-exchange is taken as uniform
+    AllToAll, AllToAllv       (n−1) B⁺(U)/(|U|(n−|U|)); a v-exchange counts as uniform
     Send, Recv                the links of a pair and switches; hard: the maximum flow
 
 Schedules that reach these exist: arXiv 2305.18461 §1.1, 2402.06787; Edmonds' theorem for
@@ -58,7 +58,7 @@ BOUNDED_OPS = (*_SPREAD, *_EXCHANGE, *_TRANSFER, Op.BROADCAST, Op.REDUCE, Op.GAT
 
 
 class Request(msgspec.Struct, frozen=True):
-    """Which bound of which communicator is asked for.
+    """The bound to compute, and its communicator.
 
     gpus        GPUs of each node that take part; None: the first nranks/nnodes of it
     root        rank among them for rooted operations; None: the best of all
@@ -81,7 +81,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def usable(self) -> bool:
-        """True where what protocols leave is asked for, not the limit."""
+        """True for the bound that protocols leave, not the limit."""
         return self.links < 1 or self.network < 1
 
 
@@ -155,7 +155,7 @@ def _members(
     where = f"{count(request.nranks, 'rank')} on {count(nodes, 'node')} of {system.name}"
     if per_node > gpus:
         raise UsageError(
-            f"{where}: {per_node} per node, which has {gpus} GPUs. "
+            f"{where}: {per_node} per node, but a node has {gpus} GPUs. "
             "Give --nodes, or another --system."
         )
     assumptions = []
@@ -269,11 +269,11 @@ def _any_root(graph: Wiring) -> float:
 
 
 def _between(system: System, request: Request, nodes: int, inside: _Inside) -> Bounds:
-    """Bounds of several equal nodes on a network that blocks nothing."""
+    """Bounds of several equal nodes on a non-blocking network."""
     network = system.network
     if network is None:
         raise UsageError(
-            f"{system.name}: has no NICs, and {nodes} nodes were asked for. "
+            f"{system.name}: has no NICs, but {nodes} nodes need a network. "
             f"Name a network too, as in {system.name}+8xib-ndr."
         )
     rate = _network_gbps(system, request)
@@ -356,14 +356,14 @@ def _used(system: System, request: Request, nodes: int) -> Note:
     return Note(
         "equal_nodes",
         {"nodes": nodes, "hosts": hosts, "nics": nics, "of": fitted},
-        f"{equal}, a network that blocks nothing, {used} used",
+        f"{equal}, a non-blocking network, {used} used",
     )
 
 
 def _in_network(
     system: System, request: Request, nodes: int, inside: _Inside, plain: Bounds
 ) -> Bounds:
-    """AllReduce that switches reduce; other operations, and systems without it, stay as they are.
+    """AllReduce that switches reduce; other operations, and systems without it, do not change.
 
     Between nodes each node sends S and receives S (SHARP), or a tree joins the nodes.
     """

@@ -18,7 +18,7 @@ from collscope.roofline.topology_xml import parse_topology
 
 _FOLDER = Path(__file__).parent / "systems"
 _MAX_FILE_BYTES = 4 << 20  # the largest dump of a rack is below 1 MB
-# h100+8xib-ndr: eight such NICs per node; h100+efa-p5: as many as the network's file says
+# h100+8xib-ndr: eight such NICs per node; h100+efa-p5: as many as in the network's file
 _WITH_NETWORK = re.compile(r"(?P<node>.+)\+(?:(?P<nics>[1-9]\d{0,3})x)?(?P<network>[^+]+)")
 
 
@@ -100,7 +100,7 @@ def _files() -> dict[str, Path]:
 
 @cache
 def _shipped(name: str) -> System:
-    """A shipped system; each file is parsed when it is first asked for."""
+    """A shipped system; each file is parsed at its first use."""
     file = _files()[name]
     return parse_system(file.read_text(encoding="utf-8"), file.name)
 

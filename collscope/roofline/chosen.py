@@ -40,7 +40,7 @@ class FitRoofs:
             ranks = count(work.nranks, "rank")
             return f"no measurements of {work.op.value} on {ranks}{nodes} to fit"
         if work.size_bytes < curve.sizes[0]:
-            # the time of a larger message says nothing about the least time of this one
+            # the time of a larger message does not bound the least time of this one
             return "smaller than any measured message"
         time_ns = 1000 * curve.time_us(work.size_bytes)
         busbw = work.size_bytes * factor / time_ns
@@ -70,7 +70,7 @@ AnyRoofs: TypeAlias = "SystemRoofs | FitRoofs"
 def make_roofs(
     system: str | None, rows: Iterable[Measurement], *, multicast: bool = True
 ) -> AnyRoofs | None:
-    """What was asked for: a system by name, `fit`, or nothing.
+    """The requested roofs: of a system by name, `fit`, or nothing.
 
     multicast  False: the job's switches do not reduce, by its log
     raises     InputError for an unknown system, NoVerdictError when there is nothing to fit
@@ -90,14 +90,14 @@ def fitted(rows: Iterable[Measurement]) -> FitRoofs:
 
     raises  NoVerdictError when there are none with a size, ranks and a time
     """
-    # rows without a number of nodes are taken to be of one
+    # rows without a number of nodes count as one node
     return FitRoofs(fit(rows, "the run's measurements"))
 
 
 def empirical(rows: Iterable[Measurement]) -> FitRoofs | None:
     """The best of several labels, as a second ceiling; None when only one label was measured.
 
-    The best of a single setting is that setting: it would say that nothing can be gained.
+    The best of a single setting is that setting: it would show that nothing can be saved.
     """
     usable = [row for row in rows if row.usable and not row.on_host]
     if len({row.label for row in usable}) < 2:

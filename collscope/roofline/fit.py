@@ -18,7 +18,7 @@ from collscope.errors import NoVerdictError
 from collscope.model import Measurement, Op
 from collscope.model.note import Note
 
-# Measured sizes tell times of sizes up to four times smaller or larger, and of no others: protocols
+# Measured sizes predict times of sizes up to four times smaller or larger, and no others: protocols
 # and algorithms change within a few octaves.
 REACH = 4
 CurveKey = tuple[Op, int, int]  # operation, ranks, nodes
@@ -67,12 +67,12 @@ class Curve(msgspec.Struct, frozen=True):
         return self.sizes[0] <= size <= self.sizes[-1]
 
     def reaches(self, size: int) -> bool:
-        """True where the measured sizes tell a time: no more than `REACH` times beyond them."""
+        """True where the measured sizes predict a time: at most `REACH` times beyond them."""
         return self.sizes[0] <= REACH * size and size <= REACH * self.sizes[-1]
 
 
 class Fit(msgspec.Struct, frozen=True):
-    """Curves of one set of measurements; `name` says whose."""
+    """Curves of one set of measurements; `name` is that of the set."""
 
     name: str
     curves: dict[CurveKey, Curve]
@@ -88,7 +88,7 @@ def fit(measurements: Iterable[Measurement], name: str, *, nnodes: int | None = 
 
     measurements  of any number of settings: the best at each size counts. Those that failed, gave
                   wrong data, or lack size, ranks or time are left out
-    nnodes        nodes of measurements that do not tell; None: one
+    nnodes        nodes of measurements with an unknown number of nodes; None: one
     raises        NoVerdictError when nothing is left
     """
     best: dict[CurveKey, dict[int, float]] = defaultdict(dict)

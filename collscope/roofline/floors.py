@@ -37,9 +37,9 @@ else:
 
 HALVING = "halving"
 _BY = {
-    PAT: ": PAT, which NCCL has from 2.23 for one rank per node",
-    HALVING: ": of ceil(log2) steps, fewer than a ring's; NCCL's PAT makes them with one rank per "
-    "node only",
+    PAT: ": PAT, which NCCL has from 2.23 on for one rank per node",
+    HALVING: ": of ceil(log2) steps, fewer than a ring needs; NCCL does this (PAT) with one rank "
+    "per node only",
 }
 EAGER, GRAPH, PROCESS = "eager", "graph", "process"
 _TABLE = Path(__file__).parent / "floors.toml"
@@ -160,7 +160,7 @@ def _of_library(tuning: TuningChoice | None, op: Op, nranks: int, nodes: int) ->
         estimate.us,
         low * estimate.least_us,
         high * estimate.us,
-        "estimated from the library's own latencies, which serve to rank algorithms and are not"
+        "estimated from the library's own latencies, which rank algorithms but are not measured"
         " times" + _BY.get(estimate.algorithm or "", ""),
         False,
         estimate.algorithm,
@@ -204,8 +204,8 @@ def _measured(
 
 
 def _alike(row: _Row, nranks: int, nodes: int) -> bool:
-    """Whether a row tells of a shape: both on one node or both on several, each with one rank per
-    node or with more, and no more than four times as large; other shapes take other algorithms."""
+    """Whether a row holds for a shape: both on one node or both on several, each with one rank per
+    node or with more, and no more than four times as large; other shapes use other algorithms."""
     if (row.nnodes == 1) != (nodes == 1) or (row.nranks == row.nnodes) != (nranks == nodes):
         return False
     return max(row.nranks, nranks) <= _REACH * min(row.nranks, nranks)
@@ -267,8 +267,8 @@ def model_lines(system: System, op: Op, nranks: int, nnodes: int) -> tuple[CostL
     if per_node > 1:
         inside = bounds(system, Request(Op.ALL_GATHER, per_node, links=fabric.usable.value))
         assert inside is not None  # two ranks or more, and an operation with a bound
-        whole = choice.graph_gbps if per_node == fabric.gpus else None
-        rates.append(whole or inside.busbw_gbps)
+        graph_gbps = choice.graph_gbps if per_node == fabric.gpus else None
+        rates.append(graph_gbps or inside.busbw_gbps)
     if nodes > 1 and system.network is not None:
         network = system.network
         rates.append(system.nics(nranks, nnodes) * network.uni_gbps * network.usable.value)

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 
 import msgspec
 
-# The word of a driver's name that tells the model: H200 of "NVIDIA H200", A100 of "NVIDIA
+# The word of a driver's name that is the model: H200 of "NVIDIA H200", A100 of "NVIDIA
 # A100-SXM4-80GB", MI300X of "AMD Instinct MI300X"; none in "AMD Radeon Graphics". gfx942 is an
 # architecture, which several models have.
 _MODEL = re.compile(r"\b(?!GFX)[A-Z]{1,3}\d{2,4}[A-Z]?\b")
 
 
 class OtherGpus(msgspec.Struct, frozen=True):
-    """GPUs that ran, none of which is of a model of the system that they are judged by."""
+    """GPUs that ran and are of none of the system's models."""
 
     system: str
     models: tuple[str, ...]  # of the system's GPUs
@@ -22,12 +22,12 @@ class OtherGpus(msgspec.Struct, frozen=True):
 
 
 def other_gpus(system: str, models: tuple[str, ...], names: Iterable[str]) -> OtherGpus | None:
-    """Those of the named GPUs that a system does not have; None: no name tells of any."""
+    """GPU models in the run that a system lacks; None if unknown."""
     others = tuple(
         dict.fromkeys(
             name
             for name in names
-            if models and (told := _MODEL.findall(name.upper())) and not {*models} & {*told}
+            if models and (own := _MODEL.findall(name.upper())) and not {*models} & {*own}
         )
     )
     return OtherGpus(system, models, others) if others else None

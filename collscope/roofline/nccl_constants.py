@@ -72,6 +72,11 @@ _NCCL_LIMITS = {
 }
 
 
+def nccl_limits(architecture: str) -> NcclLimits | None:
+    """NCCL's limits of a GPU generation; None of those that it does not know."""
+    return _NCCL_LIMITS.get(architecture)
+
+
 class Pat(msgspec.Struct, frozen=True):
     """PAT of NCCL, Simple protocol: latency in us, and the part of the graph's bandwidth it has."""
 

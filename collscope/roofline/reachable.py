@@ -1,6 +1,6 @@
 """What the libraries' algorithms reach on a wiring: rings and trees over the links that are there.
 
-`bounds` says what any schedule over the fabric may reach, the *limit*. A library has a few
+`bounds` computes what any schedule over the fabric may reach, the *limit*. A library has a few
 algorithms; the best of them is the *reachable* ceiling. Rates are those that protocols leave of a
 link (`links.toml`), so each has a value and a range. All results are nccl-tests bus bandwidths in
 GB/s; n ranks on N nodes of g = n/N, S the size, B_N what the NICs of a node carry.
@@ -12,11 +12,12 @@ Ring, N nodes       A ring passes a node on a path, which leaves one link out: a
                     a switch carries g/(g-1) of its rate. At most B_N.
 Tree (AllReduce)    S goes up and down a chain inside each node: half of its paths each way. Two
                     nodes send and receive S each; of more, inner nodes send and receive 2 S.
-                    (Double binary tree of nodes: NVIDIA/nccl src/graph/trees.cc.)
+                    (Double binary tree of nodes: NVIDIA/nccl src/graph/trees.cc.) NCCL's channels
+                    carry no more than its tuning table allows each of them.
 Direct              AllToAll, Send/Recv, Gather and Scatter go straight; their limit is reachable.
 MSCCL, MSCCL++      A schedule of its own (a file, or kernels of the library) takes the place of
-                    ring and tree. Which is not told: as they reach, and at most the limit at the
-                    usable rate.
+                    ring and tree. It is unknown: we assume ring and tree, and at most the limit at
+                    the usable rate.
 Switches reduce     `bounds` with their efficiency: AllReduce on nodes with NVSwitch and more than
                     four GPUs (NVLS; between nodes NVLSTree). With more than two nodes inner ones of
                     the tree send and receive 2 S, and a tree adds nothing to what one node reaches.
@@ -36,6 +37,7 @@ from collscope.model import Op
 from collscope.model.note import Note
 from collscope.roofline.bounds import Request, bounds
 from collscope.roofline.links import Usable
+from collscope.roofline.nccl_constants import nccl_limits
 from collscope.roofline.system import Fabric, System
 from collscope.roofline.wiring import Wiring
 
@@ -49,7 +51,7 @@ _UNKNOWN = Usable(1.0, 1.0, 1.0, "")
 _NO_RING_LOW = 0.3
 
 
-class _Part(msgspec.Struct, frozen=True):
+class _UsablePart(msgspec.Struct, frozen=True):
     """Part of a rate that an algorithm leaves: most likely, and the range of what was published."""
 
     value: float
@@ -61,21 +63,26 @@ class _Part(msgspec.Struct, frozen=True):
         return {"value": self.value, "low": self.low, "high": self.high}[end]
 
 
-_WHOLE = _Part(1.0, 1.0, 1.0)
+_WHOLE = _UsablePart(1.0, 1.0, 1.0)
 # Rings between nodes, of what the NICs carry (published tables of the calibration half). AllReduce:
 # 366 of 388 GB/s on 4 x 8 H100 (nccl-tests issue 309), 358 of 388 on 2 x 8 MI300X. Other
 # operations: 326 of 380 on 2 x 8 H200 (GCP A3 Ultra), 308 of 388 on 2 x 8 B200, 189 of 190 with
 # TCPXO, 32 of 47.5 with one GPU per node.
-_BETWEEN_REDUCE = _Part(0.94, 0.88, 1.0)
-_BETWEEN = _Part(0.82, 0.64, 1.0)
+_BETWEEN_REDUCE = _UsablePart(0.94, 0.88, 1.0)
+_BETWEEN = _UsablePart(0.82, 0.64, 1.0)
+# One GPU per node: 32 of 47.5 on 2 x 1 H200 (AllGather).
+_ONE_GPU = _UsablePart(0.67, 0.6, 1.0)
 # Trees between nodes: 236 of 340 GB/s on 2 x 4 H100, 78 of 89 on 2 x 8 A100 with EFA.
-_TREE = _Part(0.78, 0.6, 1.0)
+_TREE = _UsablePart(0.78, 0.6, 1.0)
+# NCCL's speed table has 24 and 48 GB/s for NICs of 25 and 50: such channels are not doubled at 25
+# and 50 GB/s (search.cc).
+_ONE_CHANNEL_GBPS = 25.0
 # AllToAll and Send/Recv between nodes. NCCL: 42 of 91 and 19.6 of 48.5 GB/s on 2 x 8 B200, 46 of 91
 # on 2 x 8 RTX 6000D, few channels per peer and 128 KiB chunks (src/init.cc); with more channels up
 # to the whole. RCCL: 91 of 89 GB/s on 2 x 8 MI355X.
-_PAIRS = {"nccl": _Part(0.48, 0.38, 1.0), "rccl": _Part(1.0, 0.85, 1.0)}
+_PAIRS = {"nccl": _UsablePart(0.48, 0.38, 1.0), "rccl": _UsablePart(1.0, 0.85, 1.0)}
 # AllGather and ReduceScatter of two GPUs on one node: 483 of 722 GB/s on 2 B200.
-_OF_TWO = _Part(0.68, 0.62, 0.9)
+_OF_TWO = _UsablePart(0.68, 0.62, 0.9)
 # With up to four GPUs per node NCCL takes rings: stas00/ml-engineering, NCCL 2.27.7 on H200, B200.
 _MOST_BY_RING = 4
 
@@ -157,7 +164,7 @@ def reachable(system: System, request: Request) -> Reach | None:
         )
         high = high if best is None else max(high, best.busbw_gbps)
         notes.append(
-            Note("upper_end_with_switches", {}, "the upper end is with switches that reduce")
+            Note("upper_end_with_switches", {}, "the upper end assumes that switches reduce")
         )
     if request.scheduled and algorithm in (RING, TREE):
         best = bounds(system, replace(request, links=links.high, network=network.high))
@@ -167,8 +174,8 @@ def reachable(system: System, request: Request) -> Reach | None:
             Note(
                 "own_schedule",
                 {},
-                "MSCCL runs a schedule of its own, which is not known: as ring and tree, the upper "
-                "end is the most that any schedule over these links reaches",
+                "MSCCL runs its own schedule, which is unknown; we assume ring and tree, and the "
+                "upper end is the most that any schedule over these links reaches",
             )
         )
     if algorithm == SWITCHES:
@@ -297,6 +304,8 @@ def _ring(system: System, request: Request, end: str) -> float:
         switched = system.fabric is not None and system.fabric.wiring == "switch"
         return inside * (_OF_TWO if two and switched else _WHOLE).at(end)
     between = _BETWEEN_REDUCE if request.op is Op.ALL_REDUCE else _BETWEEN
+    if request.nranks == nodes:
+        between = _ONE_GPU
     return min(inside, _nics_gbps(system, request) * network * between.at(end))
 
 
@@ -308,9 +317,30 @@ def _tree(system: System, request: Request, end: str) -> float:
     links, network = _rates(system, end)
     factor = 2 * (n - 1) / n
     chains = _paths(system, request, nodes) * links / 2
-    network *= _TREE.at(end)
+    network *= min(_TREE.at(end), _ONE_GPU.at(end)) if n == nodes else _TREE.at(end)
     between = _nics_gbps(system, request) * network / (1 if nodes == 2 else 2)
-    return factor * min(chains, between)
+    channels = inf if end == "high" else _tree_channels_gbps(system, request, nodes)
+    return min(factor * min(chains, between), channels)
+
+
+def _tree_channels_gbps(system: System, request: Request, nodes: int) -> float:
+    """Bus bandwidth that NCCL's channels allow a tree between nodes; infinite where not known.
+
+    The library gives each NIC one channel. It doubles channels that carry 25 GB/s or more; after
+    Ampere it does so only for up to four channels, or from 50 GB/s on (`ncclTopoDupChannels` of
+    NVIDIA/nccl 5067397 src/graph/search.cc). `perChMaxTreeBws` of tuning.cc bounds each channel.
+    """
+    tuning, network = system.tuning, system.network
+    if tuning is None or network is None:
+        return inf
+    limits = nccl_limits(tuning.architecture)
+    if tuning.library != "nccl" or limits is None:
+        return inf
+    nics = system.nics(request.nranks, request.nnodes)
+    gbps = network.uni_gbps
+    few = tuning.architecture in ("volta", "ampere") or nics <= 4
+    doubled = gbps > _ONE_CHANNEL_GBPS and (few or gbps > 2 * _ONE_CHANNEL_GBPS)
+    return nics * (2 if doubled else 1) * limits.tree_per_channel[1 if nodes == 2 else 2]
 
 
 def _nics_gbps(system: System, request: Request) -> float:

@@ -1,4 +1,4 @@
-"""The ceilings of a class on a system: the limit, the reachable, and the best measured.
+"""The ceilings of a class on a system: the limit, the reachable time, and the best measured time.
 
 limit      what the fabric allows: S f / B, B from `bounds`; no latency is counted
 reachable  what the library reaches on that wiring: measured on such a machine, else the `curve` of
@@ -7,8 +7,8 @@ reachable  what the library reaches on that wiring: measured on such a machine, 
 fit        the best time measured on this machine
 
 S is the size, f the bus bandwidth factor. Gains, efficiencies and verdicts use the reachable
-ceiling, or the fit where there is one. The library's own cost model ranks algorithms beside them
-(`ranking`); it is no expectation of time. A `Roofs` keeps what does not depend on size, so
+ceiling, or the fit where there is one. In addition the library's own cost model ranks algorithms
+(`ranking`); it does not predict times. A `Roofs` keeps what does not depend on size, so
 thousands of classes are cheap.
 """
 
@@ -89,7 +89,7 @@ class Ceilings(msgspec.Struct, frozen=True):
 
 
 class Efficiency(msgspec.Struct, frozen=True):
-    """Ceiling time over measured time; above 1 the ceiling does not apply, and `why` says why."""
+    """Ceiling time over measured time; above 1 the ceiling does not apply, for the reason `why`."""
 
     value: float
     roof: Roof
@@ -130,7 +130,7 @@ class Roofs:
     def ceilings(self, work: Workload) -> Ceilings | None:
         """Every ceiling of a workload; None for one rank and operations without data.
 
-        raises  UsageError when the system has not so many GPUs or says nothing about them
+        raises  UsageError when the system has too few GPUs, or does not describe them
         """
         shaped = self._shape(work)
         if shaped is None or work.size_bytes <= 0:
@@ -312,17 +312,17 @@ class Roofs:
         """Why a measured time can be below a ceiling's."""
         start = not_applying(roof.name)
         if roof.ceiling == FIT:
-            return start + "Faster than every measurement it was fitted from: fit again."
+            return start + "The time is faster than every measurement of the fit: fit again."
         measured_ns = roof.time_ns / value
         if roof.ceiling == REACHABLE and measured_ns >= roof.time_low_ns:
             return (
                 f"The time is within the range of the roof '{roof.name}' "
-                f"({roof.time_low_ns / 1000:.4g} to {roof.time_high_ns / 1000:.4g} us): nothing is"
-                " left to gain."
+                f"({roof.time_low_ns / 1000:.4g} to {roof.time_high_ns / 1000:.4g} us): no further"
+                " saving is expected."
             )
         if roof.regime == "latency":
             return start + (
-                "Its latency is an estimate: another algorithm or release, graphs or overlapping"
+                "Its latency is an estimate: other algorithms or releases, graphs, or overlapping"
                 " calls can be faster."
             )
         shaped = self._shape(work)
@@ -340,7 +340,7 @@ class Roofs:
         if busbw <= limit.busbw_gbps:
             return (
                 f"{seen}below the limit of the fabric, {limit.busbw_gbps:.4g}: the library's "
-                "algorithms reach more here than is known of such machines."
+                "algorithms reach more here than on known machines of this kind."
             )
         if busbw <= limit.hard_gbps:
             tree = "with a tree or another schedule than ReduceScatter and AllGather, or "
@@ -354,8 +354,8 @@ class Roofs:
                 f"up to {reduced.busbw_gbps:.4g}."
             )
         return (
-            f"{seen}{IMPOSSIBLE}: ranks, nodes, size or system are not as stated, or switches "
-            "reduce (NVLS, SHARP)."
+            f"{seen}{IMPOSSIBLE}: the ranks, nodes, size or system are wrong, or switches reduce "
+            "(NVLS, SHARP)."
         )
 
 

@@ -1,7 +1,7 @@
-"""The records of a system: what links its GPUs and its nodes have, and who says so.
+"""The records of a system: the links of its GPUs and its nodes, with their sources.
 
 Every rate is GB/s of one direction (`uni_gbps`, GB = 1e9 bytes). Data sheets often print the sum
-of both directions; that figure stands beside as `bi_gbps` and must be twice the other.
+of both directions; `bi_gbps` holds that figure and must be twice `uni_gbps`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Fabric(msgspec.Struct, frozen=True):
     source: str
     source_kind: str
     confidence: str
-    gpu_models: tuple[str, ...] = ()  # words of the driver's names of its GPUs; none: not told
+    gpu_models: tuple[str, ...] = ()  # words of the driver's names of its GPUs; none: unknown
 
     @property
     def graph(self) -> Wiring:
@@ -113,7 +113,7 @@ class System(msgspec.Struct, frozen=True):
     measured: tuple[Curve, ...] = ()
 
     def other_gpus(self, names: Iterable[str]) -> OtherGpus | None:
-        """Those of the named GPUs that this machine does not have; None: no name tells of any."""
+        """GPU models in the run that this system lacks; None if unknown."""
         models = () if self.fabric is None else self.fabric.gpu_models
         return other_gpus(self.name, models, names)
 
@@ -122,7 +122,7 @@ class System(msgspec.Struct, frozen=True):
         return -(-nnodes // (1 if self.fabric is None else self.fabric.hosts))
 
     def fewest_nodes(self, nranks: int) -> int:
-        """Nodes that hold the ranks where nothing tells how many: on these they are fastest."""
+        """Fewest nodes that hold the ranks, for an unknown number: on these they are fastest."""
         if self.fabric is None:
             return 1
         return max(-(-nranks * self.fabric.hosts // self.fabric.gpus), 1)
@@ -154,7 +154,7 @@ class System(msgspec.Struct, frozen=True):
     def with_network(self, other: System, nics: int | None) -> System:
         """This node with the network of `other`.
 
-        nics  of them per node; None: as many as that network's file says, and where it describes
+        nics  of them per node; None: as many as in that network's file, and where it describes
               a single NIC, as many as this node usually has
         """
         network, own, notes = other.network, self.network, self.notes

@@ -51,7 +51,7 @@ class _InNetworkFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _RateFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What links and NICs have in common: a rate, and who says so."""
+    """What links and NICs have in common: a rate and its source."""
 
     uni_gbps: float
     source: str
@@ -116,7 +116,7 @@ def parse_system(content: str, where: str, load: Callable[[str], System] | None 
     """System of a TOML text; `where` names it in errors.
 
     load    finds the system that `base` names, whose links and NICs this one has
-    raises  InputError when the text is not TOML, or says something that cannot be
+    raises  InputError when the text is not TOML, or describes something impossible
     """
     if _LONG_KEY.search(content):
         raise InputError(
@@ -126,7 +126,7 @@ def parse_system(content: str, where: str, load: Callable[[str], System] | None 
         file = msgspec.convert(tomllib.loads(content), _SystemFile, strict=False)
     except RecursionError as error:
         raise InputError(
-            f"{where}: lists or tables too deep in each other. Compare with docs/roofline.md."
+            f"{where}: lists or tables nested too deeply. Compare with docs/roofline.md."
         ) from error
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{where}: not TOML ({error}). Correct that line.") from error
@@ -233,7 +233,7 @@ def _check_rates(part: _RateFile, where: str, section: str) -> None:
             where, f"{section}.in_network.efficiency is not between 0 and 1", "Give a fraction"
         )
     if not part.source.strip():
-        raise _refuse(where, f"{section}.source is empty", "Say where the rates come from")
+        raise _refuse(where, f"{section}.source is empty", "Name the source of the rates")
     for name, value, known in (
         ("source_kind", part.source_kind, SOURCE_KINDS),
         ("confidence", part.confidence, CONFIDENCES),
@@ -349,7 +349,7 @@ def _network(part: _NetworkFile, where: str) -> Network:
 
 
 def _usable(part: _RateFile) -> Usable:
-    """What data can use of the rate: as the file says, else as of its kind of link."""
+    """The part of the rate that data can use: from the file, else from its kind of link."""
     if part.usable_fraction is not None:
         return Usable(
             part.usable_fraction,

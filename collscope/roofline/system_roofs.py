@@ -53,7 +53,7 @@ class SystemRoofs:
         roof = ceilings.reachable
         if roof.floor_ns is None and roof.regime == "latency":
             system, size = self._roofs.system.name, format_size(work.size_bytes)
-            return f"no latency of {system} is known, and {size} may take no longer than one"
+            return f"the latency of {system} is unknown, and {size} may take no longer than that"
         return RoofAt(
             roof.name,
             work,

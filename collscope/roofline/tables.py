@@ -86,7 +86,7 @@ class RoofRow(msgspec.Struct, frozen=True):
 def bound_rows(system: System, nranks: int, nnodes: int) -> tuple[BoundRow, ...]:
     """Ceilings of every operation; empty for one rank.
 
-    raises  UsageError when the system has not so many GPUs or says nothing about them
+    raises  UsageError when the system has too few GPUs, or does not describe them
     """
     rows = []
     for op in TABLE_OPS:
@@ -135,7 +135,7 @@ def roof_rows(
 ) -> tuple[RoofRow, ...]:
     """Ceilings of one operation over sizes in bytes; empty for one rank.
 
-    raises  UsageError when the system has not so many GPUs or says nothing about them
+    raises  UsageError when the system has too few GPUs, or does not describe them
     """
     roofs = Roofs(system, fitted)
     rows = []

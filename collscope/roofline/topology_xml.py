@@ -63,7 +63,7 @@ _NVLS = {
 _SPEED = re.compile(r"\s*(\d{1,3}(?:\.\d{1,3})?) ?GT/s")
 
 
-class _Found(msgspec.Struct):
+class _Topology(msgspec.Struct):
     """What one pass over the elements collects; GPUs and NICs in the order of the file."""
 
     gpus: dict[str, ElementTree.Element] = msgspec.field(default_factory=dict)  # by PCI bus id
@@ -116,9 +116,9 @@ def _parse_xml(content: bytes, where: str) -> ElementTree.Element:
     return root
 
 
-def _collect(root: ElementTree.Element, where: str) -> _Found:
+def _collect(root: ElementTree.Element, where: str) -> _Topology:
     """Walk the tree without recursion: depth is the file's, not ours."""
-    found = _Found()
+    found = _Topology()
     stack: list[tuple[ElementTree.Element, str, float]] = [(root, "", float("inf"))]
     while stack:
         element, bus, slowest = stack.pop()
@@ -133,7 +133,7 @@ def _collect(root: ElementTree.Element, where: str) -> _Found:
         elif element.tag == "cpu":
             found.amd_cpu = found.amd_cpu or element.get("vendor") == "AuthenticAMD"
         elif element.tag == "net":
-            # A NIC without a place is listed under every <cpu>: name and port tell it apart.
+            # A NIC without a place is listed under every <cpu>: name and port identify it.
             key = (element.get("name", element.get("dev", "")), element.get("port", ""))
             found.nics_gbps.setdefault(key, min(slowest, _number(element, "speed") / 8000))
         stack.extend((child, bus, slowest) for child in reversed(element))
@@ -142,7 +142,7 @@ def _collect(root: ElementTree.Element, where: str) -> _Found:
     return found
 
 
-def _bare(element: ElementTree.Element, path_gbps: float, found: _Found) -> None:
+def _bare(element: ElementTree.Element, path_gbps: float, found: _Topology) -> None:
     """Count a PCI function of a static file, which has no <gpu> and <net> elements."""
     if any(child.tag in ("gpu", "nic", "pci") for child in element):
         return
@@ -163,7 +163,7 @@ def _number(element: ElementTree.Element, name: str) -> float:
 
 
 def _pci_gbps(element: ElementTree.Element) -> float:
-    """PCIe rate of one direction in GB/s; infinite where speed or width is not told.
+    """PCIe rate of one direction in GB/s; infinite where speed or width is unknown.
 
     8 to 32 GT/s code 128 of 130 bits, below that 8 of 10; 64 GT/s 242 of 256 bytes.
     """
@@ -176,7 +176,7 @@ def _pci_gbps(element: ElementTree.Element) -> float:
     return rate * coding * width / 8
 
 
-def _fabric(found: _Found, where: str) -> tuple[Fabric | None, TuningChoice | None]:
+def _fabric(found: _Topology, where: str) -> tuple[Fabric | None, TuningChoice | None]:
     """Links between the GPUs, in the order of the file, and the matching constants."""
     if not found.gpus:
         if found.bare_gpus:
@@ -212,7 +212,7 @@ def _link_rate(gpu: ElementTree.Element, kind: str, where: str) -> _LinkRate:
     raise InputError(f'{where}: xGMI of gcn="{gpu.get("gcn")}". Describe it in TOML.')
 
 
-def _link_fabric(found: _Found, kind: str, where: str) -> tuple[Fabric, TuningChoice | None]:
+def _link_fabric(found: _Topology, kind: str, where: str) -> tuple[Fabric, TuningChoice | None]:
     """NVLink or xGMI as a matrix; all NVSwitches are one node, as in NCCL's own graph."""
     places = {bus: index for index, bus in enumerate(found.gpus)}
     rate = _link_rate(next(iter(found.gpus.values())), kind, where)
@@ -280,7 +280,7 @@ def _with_host(
     return (*joined, (*spokes, 0.0))
 
 
-def _pci_rates(found: _Found, where: str) -> list[float]:
+def _pci_rates(found: _Topology, where: str) -> list[float]:
     """PCIe rate of each GPU, at its slowest bridge.
 
     raises  InputError where the file does not give it
@@ -288,8 +288,8 @@ def _pci_rates(found: _Found, where: str) -> list[float]:
     rates = [found.path_gbps.get(bus, float("inf")) for bus in found.gpus]
     if not all(0 < rate < float("inf") for rate in rates):
         raise InputError(
-            f"{where}: GPUs that no NVLink and no xGMI joins, and no PCIe speed of theirs. Describe"
-            " the system in TOML."
+            f"{where}: GPUs without NVLink, xGMI or a known PCIe speed. Describe the system in"
+            " TOML."
         )
     return rates
 
@@ -313,7 +313,7 @@ def _regular(links: list[list[float]], gpus: int) -> tuple[str, int | None]:
     return "matrix", None
 
 
-def _pci_fabric(found: _Found, where: str) -> Fabric:
+def _pci_fabric(found: _Topology, where: str) -> Fabric:
     """GPUs whose only way is PCIe: a star through the host, each at its slowest bridge."""
     rates = _pci_rates(found, where)
     found.notes.append(
@@ -362,7 +362,7 @@ def _fabric_record(
     )
 
 
-def _network(found: _Found) -> Network | None:
+def _network(found: _Topology) -> Network | None:
     """NICs with the speeds the file gives (Mb/s), else with the rate of their PCIe slots."""
     rates = [rate for rate in found.nics_gbps.values() if rate > 0]
     source = "speed of each net element of the topology file (Mb/s)"

@@ -20,7 +20,7 @@ from collscope.outputs import note_sources, note_store, require_store
 from collscope.units import count
 from collscope.writing import one_line
 
-# The build puts schemas/ beside the native modules, in a wheel as in an editable install.
+# The build puts schemas/ next to the native modules, in a wheel as in an editable install.
 SCHEMAS = Path(native.__file__).parent / "_schemas"
 # How long to wait for another process that writes: storing a log of 500 MB takes some seconds, and
 # of several processes that wait, SQLite lets any one go first.
@@ -72,10 +72,10 @@ def open_store(path: Path) -> sqlite3.Connection:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    with explained(path):
+    with sqlite_errors_as_input_errors(path):
         connection = sqlite3.connect(path.absolute(), isolation_level=None, timeout=LOCK_TIMEOUT_S)
     try:
-        with explained(path):
+        with sqlite_errors_as_input_errors(path):
             _check(connection, path)
             _switch_to_wal(connection)
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -164,7 +164,7 @@ def remove_empty(connection: sqlite3.Connection, path: Path) -> None:
 
 
 class _Reader(sqlite3.Connection):
-    """Reads only; closed, it leaves the store without files beside it."""
+    """Reads only; closed, it leaves the store without files next to it."""
 
     store: Path
     unlocked: os.stat_result | None = None  # the file when it was opened, where no lock holds it
@@ -203,7 +203,7 @@ def open_readonly(path: Path) -> sqlite3.Connection:
         )
     connection = _reader(path)
     try:
-        with explained(path):
+        with sqlite_errors_as_input_errors(path):
             version = _check(connection, path)
             if not version:
                 raise InputError(
@@ -248,9 +248,9 @@ _NOTHING_BESIDE = ("readonly", "unable to open", "disk I/O", "full")
 
 
 def _reader(path: Path) -> _Reader:
-    """A reader; without locks where SQLite cannot make its files beside the store.
+    """A reader; without locks where SQLite cannot make its files next to the store.
 
-    raises  InputError when rows of the store stand in such a file only
+    raises  InputError when rows of the store are in such a file only
     """
     connection = _connected_reader(path, "mode=ro")
     try:
@@ -264,8 +264,8 @@ def _reader(path: Path) -> _Reader:
     beside = path.with_name(path.name + "-wal")
     if beside.exists() and beside.stat().st_size:
         raise InputError(
-            f"{path}: {beside.name} holds rows of it, and its folder cannot be written, or its "
-            "disk is full. Copy both files to another folder, and read the store there."
+            f"{path}: {beside.name} holds some of its rows, but its folder cannot be written, or "
+            "its disk is full. Copy both files to another folder, and read the store there."
         )
     before = path.stat()
     connection = _connected_reader(path, "mode=ro&immutable=1")
@@ -335,7 +335,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         due = connection.execute("SELECT COUNT(*) FROM _run WHERE due > 0").fetchone()[0]
         connection.execute(f"PRAGMA user_version = {schema_version()}")
     if version and sys.stderr is not None:
-        text = f"{path}: brought from schema version {version} to {schema_version()}"
+        text = f"{path}: upgraded from schema version {version} to {schema_version()}"
         to_rematch = f"; {count(due, 'run')} to match again" if due else ""
         sys.stderr.write(one_line(f"collscope: {text}{to_rematch}.") + "\n")
 
@@ -356,10 +356,10 @@ def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
 
     raises  InputError for what SQLite refuses: a locked store, a full disk, damage
     """
-    with explained(path):
+    with sqlite_errors_as_input_errors(path):
         connection.execute("BEGIN IMMEDIATE")
     try:
-        with explained(path):
+        with sqlite_errors_as_input_errors(path):
             yield
             connection.execute("COMMIT")
     except BaseException:
@@ -371,11 +371,11 @@ def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def snapshot(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """Reads the store as it is at the first query, whatever other processes write meanwhile."""
-    with explained(path):
+    """Reads the state at the first query, whatever other processes write meanwhile."""
+    with sqlite_errors_as_input_errors(path):
         connection.execute("BEGIN")
     try:
-        with explained(path):
+        with sqlite_errors_as_input_errors(path):
             yield
     finally:
         with contextlib.suppress(sqlite3.Error):
@@ -386,7 +386,7 @@ DAMAGED = "the store is damaged. Restore it from a copy, or ingest into a new fi
 
 
 @contextlib.contextmanager
-def explained(path: Path) -> Iterator[None]:
+def sqlite_errors_as_input_errors(path: Path) -> Iterator[None]:
     """SQLite's errors as ours, with what to do."""
     try:
         yield
@@ -408,7 +408,8 @@ def explained(path: Path) -> Iterator[None]:
             what = "the store or its folder cannot be written. Check the permissions, or copy it."
         else:
             what = (
-                f"SQLite says '{text}'. Report this if it persists. What was stored before is kept."
+                f"SQLite reports '{text}'. Report this if it persists. What was stored before is "
+                "kept."
             )
         raise InputError(f"{path}: {what}") from error
 
@@ -420,7 +421,7 @@ _UNDECLARED = (("_call_row", "total_id", "_call_total"), ("_call_total", "class_
 def wrong_values(connection: sqlite3.Connection) -> str | None:
     """What a damaged store holds that collscope never wrote; None where nothing of it is found.
 
-    SQLite itself reads a column of integers with a text in it without a word.
+    SQLite itself silently accepts text in an INTEGER column.
     """
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     for (table,) in tables:

@@ -1,4 +1,4 @@
-"""Computation and collectives beside each other: rows of a source."""
+"""Compute and collectives at the same time: rows of a source."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def select(
     parameters: Parameters = (),
     timeout_s: float | None = None,
 ) -> tuple[list[str], Generator[tuple[Any, ...]]]:
-    """Columns of a query, and its rows as they are read; the connection only reads from then on.
+    """Columns of a query, and its rows one by one; the connection only reads from then on.
 
     parameters  for `?` or `:name` in the query
     timeout_s   seconds after which it is given up, between calls of functions; None: never
@@ -123,8 +123,8 @@ def _names(connection: sqlite3.Connection, what: str) -> list[str]:
 
 
 def not_done(timeout_s: float) -> str:
-    """What is said of a query that was given up."""
-    return f"not done after {timeout_s:g} s. Ask for less, or raise --timeout."
+    """The message of a query that was given up."""
+    return f"not finished after {timeout_s:g} s. Ask for less, or raise --timeout."
 
 
 def _forbidden(text: str) -> bool:

@@ -74,8 +74,8 @@ def same_content(identity: str) -> tuple[str, ...]:
 def has_source(connection: sqlite3.Connection, run: str, sha256: str) -> bool:
     """True if the run, or a period of it, already holds a source of this `identity`."""
     row = connection.execute(
-        "SELECT 1 FROM _source JOIN _run r USING (run_id) WHERE sha256 = :sha256 AND (label = :run"
-        " OR r.period_of = (SELECT run_id FROM _run WHERE label = :run))",
+        "SELECT 1 FROM _source WHERE sha256 = :sha256 AND run_id IN (SELECT run_id FROM _run"
+        " WHERE label = :run OR period_of = (SELECT run_id FROM _run WHERE label = :run))",
         {"run": run, "sha256": sha256},
     ).fetchone()
     return row is not None
@@ -115,7 +115,7 @@ def insert_source(connection: sqlite3.Connection, run: int, source: SourceRow) -
     return int(cursor.lastrowid or 0)
 
 
-def forget(connection: sqlite3.Connection, source: int) -> None:
+def remove_source(connection: sqlite3.Connection, source: int) -> None:
     """Remove a source with all that came from it; its run is then to be matched again."""
     connection.execute("DELETE FROM _source WHERE source_id = ?", (source,))
 
@@ -251,13 +251,13 @@ def insert_profile(
     )
 
 
-class Lives:
+class HandlesByPointer:
     """Handles of a log by process and communicator pointer, which is used again and again."""
 
     def __init__(
         self, first: int, handles: Sequence[CommHandle], records: Sequence[LogRecord]
     ) -> None:
-        """Handles with the keys from `first` on, in any order; `records` tell where they end."""
+        """Handles with the keys from `first` on, in any order; `records` show where they end."""
         self._begins: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         self._ends: dict[tuple[int, int], list[int]] = defaultdict(list)
         for i, s in sorted(enumerate(handles), key=lambda pair: pair[1].first_line):
@@ -286,7 +286,7 @@ class LogKeys(msgspec.Struct, frozen=True):
 
     source: int
     first_process: int  # key of the scanner's process 0
-    lives: Lives
+    lives: HandlesByPointer
     texts: dict[int, str]  # message by line number, kept as evidence
 
     def process(self, process: int | None) -> int | None:

@@ -126,7 +126,7 @@ def _packed(
 def decode_trace(data: bytes, *, host: bool = True) -> TraceFile:
     """A trace from its bytes.
 
-    host    with the calls of its host, where they were told
+    host    with the calls of its host, where they are known
     raises  InputError when the bytes are damaged or not of this version
     """
     head, begin = header_of(data)

@@ -29,7 +29,7 @@ class TraceHeader(msgspec.Struct, array_like=True):
     device: str | None
     steps: tuple[tuple[int, int], ...]
     rows: int
-    no_launch: int  # what stands in the column of launches where none is known
+    no_launch: int  # what is in the column of launches where none is known
     columns: list[tuple[str, int]]  # width, bytes after compression; as `trace_columns` has them
     # Calls of the host, and their columns; none in stores of before.
     calls: int = 0

@@ -1,4 +1,4 @@
-"""From what is known of every setting to what the job is told: variables, or rows (pure)."""
+"""From what is known of every setting to what the job gets: variables, or rows (pure)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collscope.tuning.csv_format import TunerRow
 from collscope.tuning.decide import Standing
 from collscope.tuning.intervals import Point, Range, Shape, best_ranges, bounds
 from collscope.tuning.names import COLLECTIVE_OF
-from collscope.tuning.settings import DEFAULT, P2P_KNOBS, Place, Setting, why_not
+from collscope.tuning.settings import DEFAULT, P2P_KNOBS, Setting, TuningTarget, why_not
 
 PRESENT = "present"
 NOTHING, ENVIRONMENT, PLUGIN = "nothing", "environment", "plugin"
@@ -40,12 +40,12 @@ class Candidate(msgspec.Struct, frozen=True):
 
         What is not sure to be better than the present setting and the default counts as no better.
         """
-        mine = self.standings.get(name)
-        if mine is None or not mine.allowed:
+        standing = self.standings.get(name)
+        if standing is None or not standing.allowed:
             return None
-        time = mine.time_us
+        time = standing.time_us
         for other in (PRESENT, DEFAULT.name):
-            against = mine.against_present if other == PRESENT else mine.against_default
+            against = standing.against_present if other == PRESENT else standing.against_default
             known = self.standings.get(other)
             if name != other and known is not None and against is not None:
                 proven = against.beyond(self.floor)
@@ -63,7 +63,7 @@ class Choice(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class Everything(msgspec.Struct, frozen=True):
+class ChoiceInput(msgspec.Struct, frozen=True):
     """What a choice is made of.
 
     sizes  of every class of the plan, tuned or not: a variable reaches them all
@@ -72,10 +72,10 @@ class Everything(msgspec.Struct, frozen=True):
     candidates: Sequence[Candidate]
     settings: Mapping[str, Setting]  # by name, the present one and the default among them
     sizes: Sequence[tuple[Shape, int]]
-    place: Place
+    place: TuningTarget
 
 
-def choose(known: Everything) -> Choice:
+def choose(known: ChoiceInput) -> Choice:
     """The simplest answer that wins nearly as much as the best one (docs/tune.md)."""
     collectives = [c for c in known.candidates if not c.p2p]
     others = [c for c in known.candidates if c.p2p]
@@ -102,7 +102,7 @@ def _total(classes: Sequence[Candidate], name: str) -> float | None:
     return sum(known) / 1e6 if len(known) == len(times) else None
 
 
-def _sure(known: Everything, choice: Choice) -> bool:
+def _sure(known: ChoiceInput, choice: Choice) -> bool:
     """True when at least one class is surely better off."""
     return any(
         name != PRESENT and c.standings[name].accepted
@@ -111,7 +111,7 @@ def _sure(known: Everything, choice: Choice) -> bool:
     )
 
 
-def _environment(known: Everything, setting: Setting) -> tuple[float, Choice] | None:
+def _environment(known: ChoiceInput, setting: Setting) -> tuple[float, Choice] | None:
     """One setting for everything; None where a class forbids it.
 
     A forced algorithm stops every call that it does not serve, also those that no log showed.
@@ -147,21 +147,21 @@ def _cost(c: Candidate, name: str) -> float | None:
 
 
 def _plugin(
-    known: Everything, collectives: Sequence[Candidate], others: Sequence[Candidate]
+    known: ChoiceInput, collectives: Sequence[Candidate], others: Sequence[Candidate]
 ) -> tuple[float, Choice] | None:
     """Rows per shape, on top of the default; None where a class has no choice."""
     total = 0.0
     chosen: dict[int, str] = {}
     for shape in sorted({c.shape for c in collectives}, key=str):
-        mine = [c for c in collectives if c.shape == shape]
-        points = _points(mine, known.settings)
+        of_shape = [c for c in collectives if c.shape == shape]
+        points = _points(of_shape, known.settings)
         ranges = best_ranges(points)
         if ranges is None:
             return None
         for found in ranges:
             for point in points[found.first : found.last + 1]:
                 total += point.costs[found.setting]
-                same = [c.class_id for c in mine if c.size_bytes == point.size_bytes]
+                same = [c.class_id for c in of_shape if c.size_bytes == point.size_bytes]
                 chosen.update(dict.fromkeys(same, found.setting))
     for c in others:
         cost = _cost(c, DEFAULT.name)
@@ -197,7 +197,7 @@ def _handicap(setting: Setting) -> float:
     return 1 + _SIMPLER if setting.channels is not None else _UNPROVEN
 
 
-def rows_of(known: Everything, by_class: Mapping[int, str]) -> tuple[TunerRow, ...]:
+def rows_of(known: ChoiceInput, by_class: Mapping[int, str]) -> tuple[TunerRow, ...]:
     """Rows of the plugin's CSV: neighbouring sizes with one setting are one row.
 
     No row reaches over a size that was not tuned.
@@ -228,7 +228,7 @@ def rows_of(known: Everything, by_class: Mapping[int, str]) -> tuple[TunerRow, .
     return tuple(rows)
 
 
-def _with_p2p(known: Everything, choice: Choice, others: Sequence[Candidate]) -> Choice:
+def _with_p2p(known: ChoiceInput, choice: Choice, others: Sequence[Candidate]) -> Choice:
     """The choice with knobs that only point-to-point calls see: a better one, or the present's."""
     if not others:
         return choice

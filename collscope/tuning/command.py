@@ -47,7 +47,7 @@ def run_tune(
     try:
         if error is not None:
             _leave(state)
-        if error is not None and not state.search.first and previous_results.put_back(request.out):
+        if error is not None and not state.search.first and previous_results.restore(request.out):
             raise error
         write_file(request.out / EVIDENCE, to_json(summary(state)))
         if error is None:

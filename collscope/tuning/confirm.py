@@ -10,7 +10,7 @@ import msgspec
 from collscope.model import Measurement
 from collscope.model.note import Note
 from collscope.tuning.decide import Improvement, Rounds, improvement
-from collscope.tuning.launches import Launches, say
+from collscope.tuning.launches import Launches, print_progress
 from collscope.tuning.settings import Setting
 
 ROUNDS = 3
@@ -29,8 +29,8 @@ class Confirmed(msgspec.Struct):
 
     def against(self, label: str, class_id: int) -> Improvement | None:
         """What the tuned setting saves against another on a class."""
-        mine = self.times[class_id]
-        return improvement(mine[label], mine[TUNED]) if mine[label] else None
+        times = self.times[class_id]
+        return improvement(times[label], times[TUNED]) if times[label] else None
 
 
 def confirm(
@@ -55,7 +55,7 @@ def confirm(
                 Note(
                     "rounds_left_out",
                     {"rounds": number - 1, "of": ROUNDS},
-                    f"there was time for only {number - 1} of {ROUNDS} rounds",
+                    f"the time limit allowed only {number - 1} of {ROUNDS} rounds",
                 )
             )
             break
@@ -66,7 +66,7 @@ def confirm(
             chosen = [c for c in classes if c not in refused.get(label, ())]
             if not chosen:
                 continue
-            say(f"confirmation, round {number}: {label}")
+            print_progress(f"confirmation, round {number}: {label}")
             done = launches.start(
                 settings[label], chosen, number, verify=number == 1, label=prefix + label
             )
@@ -107,7 +107,7 @@ def total(
     instead: Mapping[int, str],
     against: str = "present",
 ) -> Rounds:
-    """Seconds of all calls by round, over classes that `tuned` and what it is held against have.
+    """Seconds of all calls by round, over classes that both `tuned` and `against` have.
 
     calls    exposed calls of one rank, by class
     instead  label of classes that are to count with another one

@@ -86,7 +86,7 @@ class TunerRow(msgspec.Struct, frozen=True):
 
 
 class TunerCall(msgspec.Struct, frozen=True):
-    """What the library tells a plugin of a call."""
+    """What the library passes to a plugin about a call."""
 
     op: Op
     size_bytes: int
@@ -137,7 +137,7 @@ def parse(text: str | Iterable[str]) -> TunerFile:
 def render(rows: Sequence[TunerRow], comments: Sequence[str] = ()) -> str:
     """A CSV that this plugin and NVIDIA's and RCCL's example plugins read alike.
 
-    comments  stand on top; long ones are wrapped
+    comments  the first lines; long ones are wrapped
     raises    UsageError for a row that no plugin could apply, and for more than `MOST_ROWS`
     """
     if len(rows) > MOST_ROWS:

@@ -17,7 +17,7 @@ from collscope.stats import mad, mean_interval
 # Our choices (docs/tune.md); tests/tuning/test_tune.py simulates how often they accept too much.
 FEWEST_ROUNDS = 3  # that a decision needs
 CONFIDENCE = 0.95  # of an interval, at least
-FALSE_ACCEPTANCE = 0.01  # of a class with nothing to win, over all settings tried on it
+FALSE_ACCEPTANCE = 0.01  # of a class with no possible saving, over all settings tried on it
 LEAST_FLOOR = 0.02  # part of the time: less counts as noise, however quiet the machine is
 
 Rounds = Mapping[int, float]  # us by round
@@ -48,7 +48,7 @@ def improvement(before: Rounds, after: Rounds, compared: int = 1) -> Improvement
     """What `after` saves against `before`, over the rounds that both have; None without any.
 
     compared  settings that were tried on the class: the interval is of 95 %, and so wide that at
-              most 1 % of classes with nothing to win have one of so many settings accepted
+              most 1 % of classes with no possible saving have one of so many settings accepted
     """
     common = sorted(before.keys() & after.keys())
     if not common:
@@ -93,21 +93,21 @@ def standings(
     floor = noise_floor(repeats)
     challengers = sum(name not in (present, default) for name in times)
     found = {}
-    for name, mine in times.items():
-        if not mine:
+    for name, rounds in times.items():
+        if not rounds:
             continue
-        first = _against(times.get(present), mine, challengers)
-        second = _against(times.get(default), mine, challengers)
+        first = _against(times.get(present), rounds, challengers)
+        second = _against(times.get(default), rounds, challengers)
         allowed = name == default or second is None or not second.doubtful(floor)
         reference = first if first is not None else second
         better = name != present and reference is not None and reference.beyond(floor)
         if first is None and name == default:
-            better = len(mine) >= FEWEST_ROUNDS  # what runs is better than what does not
+            better = len(rounds) >= FEWEST_ROUNDS  # what runs is better than what does not
         found[name] = Standing(
-            median(mine.values()), first, second, accepted=better and allowed, allowed=allowed
+            median(rounds.values()), first, second, accepted=better and allowed, allowed=allowed
         )
     return found, floor
 
 
-def _against(other: Rounds | None, mine: Rounds, compared: int) -> Improvement | None:
-    return improvement(other, mine, compared) if other else None
+def _against(other: Rounds | None, rounds: Rounds, compared: int) -> Improvement | None:
+    return improvement(other, rounds, compared) if other else None

@@ -41,7 +41,7 @@ def apply(state: State) -> None:
     else:
         csv.unlink(missing_ok=True)
     state.tuned = tuned_setting(state.choice, plugin)
-    # The job sets what is left out all the same: its ranks must not get it beside the choice.
+    # The job still sets what is left out: its ranks must not get it in addition to the choice.
     present = [*(v.name for v in state.request.present), *state.request.left_out]
     state.unset = to_unset(state.tuned, present, state.choice)
 
@@ -85,7 +85,7 @@ def _classes(state: State) -> list[int]:
             Note(
                 "confirmed_on",
                 {"classes": MOST_CONFIRMED, "of": len(weighed)},
-                f"confirmed on the {MOST_CONFIRMED} classes of most time, not on {len(weighed)}",
+                f"confirmed on the {MOST_CONFIRMED} classes with most time, of {len(weighed)}",
             )
         )
     return [*kept, *(c for c in state.search.classes if c not in kept)]
@@ -94,8 +94,10 @@ def _classes(state: State) -> list[int]:
 def _settle(state: State, found: Confirmed, classes: Collection[int]) -> None:
     """Settle the outcome. A row goes at the first doubt, the whole when it is surely worse."""
     if state.choice.kind == PLUGIN:
-        _take_back(state, judging.doubtful(state, found, classes), "worse when confirmed")
-        _take_back(state, judging.unproven(state, found, classes), "no sure gain when confirmed")
+        _leave_to_library(
+            state, judging.doubtful(state, found, classes), "slower in the confirmation"
+        )
+        _leave_to_library(state, judging.unproven(state, found, classes), "gain not confirmed")
     state.gain = judging.gain(state, found)
     state.outcome = OUTCOME_TUNED
     state.why = "confirmed against the present setting and the default"
@@ -104,29 +106,29 @@ def _settle(state: State, found: Confirmed, classes: Collection[int]) -> None:
     if why is not None:
         _withdraw(state, why)
     elif worse:
-        names = judging.names(state, worse)
+        names = judging.class_names(state, worse)
         state.notices.append(
             Note(
                 "slower_classes",
                 {"classes": names},
-                f"slower than with the present setting, while the whole is faster: {names}",
+                f"slower than with the present setting, although the total is faster: {names}",
             )
         )
 
 
-def _take_back(state: State, doubtful: set[int], why: str) -> None:
+def _leave_to_library(state: State, doubtful: set[int], why: str) -> None:
     """Leave classes to the library, with all others of their size, and write the CSV again."""
     if not doubtful:
         return
     same = {state.size(c) for c in doubtful}
     gone = [c for c in state.calls if c in state.search.first and state.size(c) in same]
     by_class = {**state.choice.by_class, **dict.fromkeys(gone, DEFAULT.name)}
-    rows = rows_of(state.everything(), by_class)
+    rows = rows_of(state.choice_input(), by_class)
     kind = PLUGIN if rows else ENVIRONMENT
     if not rows and not state.choice.environment and state.search.default == PRESENT:
         kind = NOTHING
     state.choice = replace(state.choice, kind=kind, by_class=by_class, rows=rows)
-    names = judging.names(state, doubtful)
+    names = judging.class_names(state, doubtful)
     state.notices.append(
         Note(
             "left_to_library",

@@ -7,7 +7,7 @@ from collscope.replay.probe import probe
 from collscope.replay.session import Session
 
 NO_GPU = (
-    "tune: no GPU here that NCCL or RCCL can use ('collscope doctor' says why). Run it where the "
+    "tune: NCCL and RCCL find no usable GPU here ('collscope doctor' shows why). Run it where the "
     "job runs, or name the library with --library."
 )
 
@@ -24,7 +24,7 @@ def refuse_host(session: Session) -> None:
 
 
 def require_gpu(session: Session, processes: int) -> None:
-    """Refuse to tune where there are no GPUs; a library that is named is taken at its word.
+    """Refuse to tune where there are no GPUs; a named library is trusted.
 
     processes  that a launch starts; several come from the launcher, perhaps on other hosts
     raises     MissingToolError

@@ -8,7 +8,7 @@ from statistics import median
 
 from collscope.tuning.decide import Rounds
 
-# Our choices, as docs/tune.md tells them.
+# Our choices, described in docs/tune.md.
 ROUNDS = 5  # at most
 HALVED_AFTER = (1, 2)  # rounds after which the slower half goes; then all that are left stay
 _FEWEST = 2  # settings of a class that stay in any case
@@ -23,7 +23,7 @@ def survivors(times: Mapping[str, Rounds], always: Collection[str], done: int) -
     done    rounds behind
     """
     ranked = sorted(
-        (name for name, mine in times.items() if mine and name not in always),
+        (name for name, rounds in times.items() if rounds and name not in always),
         key=lambda name: (_relative(times, name, always), name),
     )
     if done in HALVED_AFTER:
@@ -33,13 +33,13 @@ def survivors(times: Mapping[str, Rounds], always: Collection[str], done: int) -
 
 def _relative(times: Mapping[str, Rounds], name: str, always: Collection[str]) -> float:
     """Time of a setting over that of the first reference of the same rounds, for drift."""
-    mine = times[name]
+    rounds = times[name]
     for reference in sorted(always):
         other = times.get(reference) or {}
-        common = mine.keys() & other.keys()
+        common = rounds.keys() & other.keys()
         if common:
-            return median(mine[r] / other[r] for r in common)
-    return median(mine.values())
+            return median(rounds[r] / other[r] for r in common)
+    return median(rounds.values())
 
 
 def order(alive: Collection[str], present: str, rng: random.Random) -> list[str]:

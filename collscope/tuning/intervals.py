@@ -2,7 +2,7 @@
 
 Minimises sum N_c t_c(setting) + switches x cost over at most k ranges of the sizes measured, by
 dynamic programming over the sizes in order. Points are the sizes of one operation on one number
-of ranks and nodes, since that is what a row of the plugin's CSV can tell apart.
+of ranks and nodes, since a row of the plugin's CSV distinguishes only these.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a confirmation says of a choice: which rows hold, whether the whole does, and what it wins.
+"""What a confirmation shows: which rows hold, whether the whole choice does, and what it saves.
 
-A row goes at the first doubt. The whole result goes only when it is surely worse. Pure.
+A row is dropped at the first doubt. The whole choice is dropped only when it is surely worse. Pure.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ def doubtful(state: State, found: Confirmed, classes: Collection[int]) -> set[in
 
 def unproven(state: State, found: Confirmed, classes: Collection[int]) -> set[int]:
     """Classes of the rows that do not surely win against the default over all their classes."""
-    return {c for row in state.choice.rows for c in _of_no_use(state, found, row, classes)}
+    return {c for row in state.choice.rows for c in _unproven_classes(state, found, row, classes)}
 
 
 def why_withdrawn(state: State, found: Confirmed, classes: Collection[int]) -> str | None:
     """Why nothing of the choice may stay; None when it holds.
 
-    Uses `state.gain`, that of the choice as it is now.
+    Uses `state.gain`, the gain of the present choice.
     """
     broken = found.broken - state.taken_back
     kept = [c for c in classes if c not in state.taken_back]
     below_default = {c for c in kept if _surely_worse(state, found, c, state.search.default)}
     if state.choice.kind == NOTHING:
-        return "what the search found was not confirmed"
+        return "the choice of the search was not confirmed"
     if broken:
-        return f"it failed on {names(state, broken)}"
+        return f"the choice failed on {class_names(state, broken)}"
     if below_default and state.choice.environment:
-        return f"worse than the library default on {names(state, below_default)}"
-    if state.gain is not None and _lost(state.gain):
+        return f"slower than the library default on {class_names(state, below_default)}"
+    if state.gain is not None and _no_sure_gain(state.gain):
         return "the gain of the search was not confirmed"
     return None
 
@@ -59,14 +59,14 @@ def slower_than_present(state: State, found: Confirmed, classes: Collection[int]
     return {c for c in kept if _surely_worse(state, found, c, PRESENT)}
 
 
-def names(state: State, classes: Collection[int]) -> str:
+def class_names(state: State, classes: Collection[int]) -> str:
     """Classes for people: `AllReduce of 1024 bytes, ...`."""
     first = state.search.first
     return ", ".join(f"{first[c].op.value} of {first[c].size_bytes} bytes" for c in sorted(classes))
 
 
 def gain(state: State, found: Confirmed) -> Gain | None:
-    """What the confirmation says is saved, of the collectives and of the job.
+    """The confirmed saving, of the collectives and of the job.
 
     Classes that were taken back, or that no row is for, count with the default's times: any
     difference between the two is noise.
@@ -98,27 +98,27 @@ def gain(state: State, found: Confirmed) -> Gain | None:
     )
 
 
-def _lost(found: Gain) -> bool:
+def _no_sure_gain(found: Gain) -> bool:
     """No sure gain; of fewer rounds than an interval needs, none at all."""
-    return not _gained(found.collective, found.collective_low, found.rounds)
+    return not _surely_gained(found.collective, found.collective_low, found.rounds)
 
 
-def _gained(saved: float, low: float, rounds: int) -> bool:
+def _surely_gained(saved: float, low: float, rounds: int) -> bool:
     return low > 0 if rounds >= FEWEST_ROUNDS else saved > 0
 
 
-def _of_no_use(
+def _unproven_classes(
     state: State, found: Confirmed, row: TunerRow, classes: Collection[int]
 ) -> list[int]:
     """Classes of a row that, all together, are not surely faster than with the default."""
-    mine = _classes_of(state, row, classes)
-    calls = {w.class_id: w.calls for w in state.weighed() if w.class_id in mine}
+    row_classes = _classes_of(state, row, classes)
+    calls = {w.class_id: w.calls for w in state.weighed() if w.class_id in row_classes}
     default = state.search.default
     before = confirmation.total(found, default, calls, {}, default)
     after = confirmation.total(found, TUNED, calls, {}, default)
     saved = improvement(before, after)
-    proven = saved is not None and _gained(saved.saved, saved.low, saved.rounds)
-    return [] if proven else mine
+    proven = saved is not None and _surely_gained(saved.saved, saved.low, saved.rounds)
+    return [] if proven else row_classes
 
 
 def _classes_of(state: State, row: TunerRow, classes: Iterable[int]) -> list[int]:

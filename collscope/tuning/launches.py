@@ -1,4 +1,4 @@
-"""One start of the replayer per setting, its rows told apart in one CSV that grows."""
+"""One start of the replayer per setting; all rows go to one CSV, with a label and a round each."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _problem(
 ) -> str | None:
     """Why a start did not measure everything; None when it did."""
     if signal is not None:
-        return f"a rank was ended by signal {signal}"
+        return f"a rank was killed by signal {signal}"
     timeout = next((m for m in rows.values() if m.status == "timeout"), None)
     if timeout is not None:
         return timeout.message or "no result in time"
@@ -130,7 +130,7 @@ def _since(begin: float) -> float:
     return time.monotonic() - begin
 
 
-def say(text: str, *, always: bool = False) -> None:
+def print_progress(text: str, *, always: bool = False) -> None:
     """Print a line for the user; `always`: also off a terminal, to explain the replayer's lines."""
     if always or sys.stderr.isatty():
         sys.stderr.write(f"tune: {one_line(text)}\n")

@@ -15,7 +15,7 @@ _LIBRARY = """
 SELECT DISTINCT library || IFNULL(' ' || library_version, '') FROM sources
 WHERE run = ? AND library IN ('nccl', 'rccl')
 """
-_TOLD = "SELECT EXISTS (SELECT 1 FROM settings WHERE run = ?)"
+_SETTINGS_LOGGED = "SELECT EXISTS (SELECT 1 FROM settings WHERE run = ?)"
 _BLOCKS = """
 SELECT MIN(blocks), MAX(blocks) FROM kernels JOIN sources s USING (run, source_id)
 WHERE run = ? AND s.kind = 'trace' AND call_id IS NOT NULL AND blocks IS NOT NULL
@@ -31,7 +31,7 @@ class LoggedJob(msgspec.Struct, frozen=True):
     seen: frozenset[str]  # algorithms
     library: str | None = None  # with its version, where all processes have one
     nnodes: int | None = None
-    told: bool = False  # the logs name settings
+    settings_logged: bool = False  # the logs name settings
     blocks: tuple[int, int] | None = None  # least and most of its kernels
 
 
@@ -39,13 +39,13 @@ def read_logged_job(connection: sqlite3.Connection, run: str) -> LoggedJob:
     """The settings of a run, by its logs and traces."""
     libraries = [row[0] for row in connection.execute(_LIBRARY, (run,))]
     ((nnodes,),) = connection.execute(_NODES, (run,)).fetchall()
-    ((told,),) = connection.execute(_TOLD, (run,)).fetchall()
+    ((settings_logged,),) = connection.execute(_SETTINGS_LOGGED, (run,)).fetchall()
     (blocks,) = connection.execute(_BLOCKS, (run,)).fetchall()
     return LoggedJob(
         variables=dict(connection.execute(_SETTINGS, (run,)).fetchall()),
         seen=frozenset(row[0] for row in connection.execute(_ALGORITHMS, (run,))),
         library=libraries[0] if len(libraries) == 1 else None,
         nnodes=nnodes,
-        told=bool(told),
+        settings_logged=bool(settings_logged),
         blocks=None if None in blocks else blocks,
     )

@@ -12,8 +12,8 @@ from collscope.roofline.system import System
 from collscope.tuning.intervals import Shape
 from collscope.tuning.settings import (
     CHANNELS,
-    Place,
     Setting,
+    TuningTarget,
     other_settings,
     pair_settings,
     why_not,
@@ -23,11 +23,11 @@ from collscope.tuning.state import State, TuningRequest
 MODEL_FACTOR = 2.0  # a setting that the model puts so far above the measured default is left out
 
 
-def offer(state: State) -> dict[int, list[str]]:
+def offer_settings(state: State) -> dict[int, list[str]]:
     """Settings by class to tune, put into the search; what is left out everywhere is noted."""
     assert state.worth is not None  # asked before
     shapes = {c: state.shape(c) for c in state.worth.kept}
-    found = offered(
+    found = settings_offered(
         state.request,
         state.place,
         shapes,
@@ -41,16 +41,16 @@ def offer(state: State) -> dict[int, list[str]]:
 
 
 class Offered(msgspec.Struct, frozen=True):
-    """Settings to try beside the present one and the default."""
+    """Settings to try in addition to the present one and the default."""
 
     settings: dict[str, Setting]  # by name, the likelier first
     legal: dict[int, list[str]]  # their names by class
     excluded: dict[str, str]  # settings that no class has, and why
 
 
-def offered(
+def settings_offered(
     request: TuningRequest,
-    place: Place,
+    place: TuningTarget,
     shapes: Mapping[int, Shape],
     known: Mapping[str, Setting],
     reason_of: Callable[[Setting, int], str | None],
@@ -73,7 +73,7 @@ def offered(
         others = (*known.values(), *found.settings.values())
         twin = next((s for s in others if s.environment == setting.environment), None)
         if twin is not None:
-            found.excluded[setting.name] = f"is '{twin.name}'"
+            found.excluded[setting.name] = f"equals '{twin.name}'"
             continue
         reasons = {c: reason_of(setting, c) for c in shapes}
         if all(reasons.values()):
@@ -128,7 +128,7 @@ def screened(
 ) -> str | None:
     """Why the library's own model rules a setting out; None where it does not, or does not apply.
 
-    default_us  measured; a model that is far from it says nothing of this machine
+    default_us  measured; a model far from it does not apply to this machine
     """
     lines = model_lines(system, shape.op, shape.nranks, shape.nnodes)
     wanted = (setting.algorithm, setting.protocol)
@@ -139,4 +139,4 @@ def screened(
     ratio = line.time_us(size) / default_us
     if not 1 / MODEL_FACTOR < trust < MODEL_FACTOR or ratio <= MODEL_FACTOR:
         return None
-    return f"the library's model puts it at {ratio:.1f} x the default"
+    return f"the library's model estimates {ratio:.1f} times the default's time"

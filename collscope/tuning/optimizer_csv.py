@@ -113,9 +113,9 @@ def _row(header: list[str], line: str, at: int, notes: Notes) -> OptimizerRow | 
         for name in ("size_bytes", "channels", "nodes", "ranks", "pipeOps", "regBuff")
     )
     metrics = number(row["bandwidth_gbps"]), number(row["latency_us"])
-    told = [row[name] != "-1" for name in ("channels", "nodes", "ranks", "pipeOps", "regBuff")]
+    given = [row[name] != "-1" for name in ("channels", "nodes", "ranks", "pipeOps", "regBuff")]
     unreadable = row["regBuff"] not in ("-1", "0", "1") or any(
-        wanted and not isinstance(value, int) for wanted, value in zip(told, optional, strict=True)
+        wanted and not isinstance(value, int) for wanted, value in zip(given, optional, strict=True)
     )
     if not isinstance(size, int) or unreadable or metrics[0] is None or metrics[1] is None:
         notes.add(Severity.DATA_LOSS, "bad_number", _NUMBER_TEXT, at, line)

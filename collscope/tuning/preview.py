@@ -1,7 +1,7 @@
 """What a tune would try, and about how long: nothing is started (pure).
 
-Only a launch tells the library, the nodes and the times of a machine. Before the first launch,
-library and nodes are those of the job's logs. The time that launches measure is known; how long
+Only a launch shows the library, the nodes and the times of a machine. Before the first launch,
+library and nodes come from the job's logs. The time that launches measure is known. How long
 their ranks take to start is not.
 """
 
@@ -15,13 +15,13 @@ from collscope.model.note import Note
 from collscope.tuning import confirm
 from collscope.tuning.choose import NOTHING, PRESENT
 from collscope.tuning.intervals import Shape
-from collscope.tuning.offers import Offered, offered, search_launches
+from collscope.tuning.offers import Offered, search_launches, settings_offered
 from collscope.tuning.records import DRY_RUN, SettingRow, TunedClass, Tuning
 from collscope.tuning.settings import (
     CHANNELS,
     DEFAULT,
-    Place,
     Setting,
+    TuningTarget,
     place_of,
     present_setting,
     why_not,
@@ -46,7 +46,7 @@ def preview(request: TuningRequest) -> Tuning:
         shape = shapes[class_id]
         return why_not(setting, shape.op, shape.nranks, shape.nnodes, place)
 
-    found = offered(request, place, shapes, known, reason_of)
+    found = settings_offered(request, place, shapes, known, reason_of)
     return Tuning(
         outcome=DRY_RUN,
         why=_why(request, len(known), len(found.settings), place),
@@ -56,7 +56,7 @@ def preview(request: TuningRequest) -> Tuning:
         nranks=request.plan.nranks,
         seed=request.seed,
         present=request.present,
-        present_told=request.told,
+        present_known=request.settings_logged,
         traced_blocks=request.blocks,
         kept=request.kept,
         job=request.job,
@@ -78,10 +78,10 @@ def preview(request: TuningRequest) -> Tuning:
 
 def _settings(known: Mapping[str, Setting], found: Offered) -> Iterator[SettingRow]:
     for name, s in known.items():
-        yield SettingRow(name, s.told, 0, len(found.legal), "reference")
+        yield SettingRow(name, s.variables_text, 0, len(found.legal), "reference")
     for name, s in found.settings.items():
         classes = sum(name in names for names in found.legal.values())
-        yield SettingRow(name, s.told, 0, classes, "to be tried")
+        yield SettingRow(name, s.variables_text, 0, classes, "to be tried")
     for name, why in found.excluded.items():
         yield SettingRow(name, "", 0, 0, f"left out: {why}")
 
@@ -97,7 +97,7 @@ def _library(request: TuningRequest) -> tuple[str, Note]:
         return request.library, Note(
             "library_of_logs",
             {"library": request.library},
-            "the library of the job's logs; the first launch shows which it is",
+            "the library comes from the job's logs; the first launch verifies it",
         )
     if named is not None:
         return named, Note(
@@ -108,7 +108,7 @@ def _library(request: TuningRequest) -> tuple[str, Note]:
     return _ASSUMED, Note(
         "library_unknown",
         {"library": _ASSUMED},
-        "the library is not known before the first launch: NCCL's settings are listed",
+        "the library is not known before the first launch: the settings of NCCL are listed",
     )
 
 
@@ -122,8 +122,8 @@ def _shapes(request: TuningRequest) -> dict[int, Shape]:
     return found
 
 
-def _why(request: TuningRequest, references: int, settings: int, place: Place) -> str:
-    """Launches and seconds, in one sentence."""
+def _why(request: TuningRequest, references: int, settings: int, place: TuningTarget) -> str:
+    """Launches and seconds, in words."""
     survey, labels = references, references + 1
     search = round(search_launches(references + settings, place.library))
     confirmation = labels * confirm.ROUNDS
@@ -131,11 +131,11 @@ def _why(request: TuningRequest, references: int, settings: int, place: Place) -
     classes = len(request.plan.classes)
     budget = request.session.method.budget_s or 0.0
     return (
-        f"nothing was started. About {count(launches, 'launch', 'launches')} ({survey} of the "
-        f"survey, at most {search} of the search, {confirmation} of the confirmation), each with "
-        f"at most {count(classes, 'class', 'classes')} of {budget:g} s: up to "
-        f"{launches * classes * budget:.0f} s of timed calls. Starting the ranks takes more time,"
-        f" which the first launch shows. It ends after {request.time_limit_s:g} s "
+        f"nothing was started. A tune needs about {count(launches, 'launch', 'launches')}: {survey}"
+        f" for the survey, at most {search} for the search, {confirmation} for the confirmation. "
+        f"Each measures at most {count(classes, 'class', 'classes')} for {budget:g} s: up to "
+        f"{launches * classes * budget:.0f} s of timed calls. Starting the ranks takes additional "
+        f"time; the first launch shows how much. A tune ends after {request.time_limit_s:g} s "
         "(--time-limit)"
     )
 
@@ -169,7 +169,7 @@ def _classes(
     return tuple(rows)
 
 
-def _notices(request: TuningRequest, place: Place) -> tuple[Note, ...]:
+def _notices(request: TuningRequest, place: TuningTarget) -> tuple[Note, ...]:
     where = "planned for one node"
     if request.nnodes:
         where = f"planned for {count(request.nnodes, 'node')}, as in the job's logs"
@@ -188,7 +188,7 @@ def _notices(request: TuningRequest, place: Place) -> tuple[Note, ...]:
             Note(
                 "channels_join",
                 {"channels": channels},
-                f"after the first round {numbers} channels of the two best pairs join",
+                f"after the first round, {numbers} channels are tried with the two best pairs",
             )
         )
     return tuple(found)

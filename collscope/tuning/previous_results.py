@@ -28,14 +28,14 @@ def set_aside(out: Path, present: Iterable[Variable]) -> None:
     files, waiting = _files(out), _files(out / EARLIER)
     if files and not waiting and out / EVIDENCE not in files:
         raise InputError(
-            f"{files[0]}: there is no {EVIDENCE} beside it, so it is not from a tune. "
+            f"{files[0]}: there is no {EVIDENCE} in its folder, so it is not from a tune. "
             "Name another folder with --out, or remove it."
         )
     for knob in present:
         if any(file.absolute() == Path(knob.value).absolute() for file in files):
             raise UsageError(
-                f"tune: {knob.name} of the job ({knob.origin}) names {knob.value}, which would be "
-                "replaced. Name another folder with --out."
+                f"tune: the job's {knob.name} ({knob.origin}) names {knob.value}, and this tune "
+                "would replace that file. Name another folder with --out."
             )
     if waiting:  # then those beside them are of a tune that was interrupted
         _remove(files)
@@ -43,7 +43,7 @@ def set_aside(out: Path, present: Iterable[Variable]) -> None:
         _move(files, out / EARLIER)
 
 
-def put_back(out: Path) -> bool:
+def restore(out: Path) -> bool:
     """Bring back the waiting results, after a tune that measured nothing; False: none wait."""
     waiting = _files(out / EARLIER)
     if waiting:

@@ -1,4 +1,4 @@
-"""What `collscope tune` says: frozen records, in its JSON and in evidence.json as they stand here.
+"""The answer of `collscope tune`: frozen records; its JSON and evidence.json have the same fields.
 
 Ratios lie in 0..1, `_ns` are nanoseconds. None: not known, or does not apply.
 """
@@ -27,11 +27,11 @@ class Variable(msgspec.Struct, frozen=True):
 
 
 class JobTime(msgspec.Struct, frozen=True):
-    """What the step or the GPU time is, in which the plan's calls are made.
+    """The step or the GPU time in which the plan's calls are made.
 
     time_ns   on one rank; None: only the fraction is known, or nothing
     fraction  collective part of that time; None: not known
-    exposed   part of the collective time with no compute beside it
+    exposed   part of the collective time that compute does not hide
     """
 
     time_ns: float | None = None
@@ -52,7 +52,7 @@ class TunedClass(msgspec.Struct, frozen=True):
     nnodes: int  # hosts that the ranks ran on
     calls: float  # that one rank makes
     roof_ns: float | None  # least time of a call
-    weight_ns: float  # what could be won at most, exposed time of one rank
+    weight_ns: float  # possible saving at most, exposed time of one rank
     kept: bool  # it is among those worth tuning
     setting: str | None  # chosen for it; None: nothing was
     present_ns: float | None  # with the job's own setting; None: the library refuses it
@@ -107,14 +107,15 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
     outcome: Annotated[str, OUTCOMES]  # first word of the report
     why: str  # one sentence
-    kind: Annotated[str, ("nothing", "environment", "plugin")]  # what the job is told
+    kind: Annotated[str, ("nothing", "environment", "plugin")]  # what the job gets
     library: str | None  # name and version
     device: str | None  # of the GPUs
     nranks: int  # of the plan
     seed: int  # of the order of launches
     present: tuple[Variable, ...]  # knobs that the job sets
-    present_told: bool  # by its logs; else knobs may be set that are not known
-    # fewest and most thread blocks of the collectives' kernels in the job's traces; None: not told
+    # by its logs; else knobs may be set that are unknown
+    present_known: bool = msgspec.field(name="present_told")
+    # fewest and most thread blocks of the collectives' kernels in the job's traces; None: unknown
     traced_blocks: tuple[int, int] | None
     kept: tuple[tuple[str, str], ...]  # other variables of every launch: name and value
     job: JobTime  # its time, and the share of it that the plan's calls take

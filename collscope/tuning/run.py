@@ -13,7 +13,7 @@ from collscope.tuning import finish, previous_results
 from collscope.tuning.choose import NOTHING, PLUGIN, PRESENT, Candidate, Choice, choose
 from collscope.tuning.gpus import NO_GPU, require_gpu
 from collscope.tuning.launches import Launches
-from collscope.tuning.offers import offer
+from collscope.tuning.offers import offer_settings
 from collscope.tuning.plugin import LIBRARY, installed_plugin
 from collscope.tuning.records import NOT_WORTH, NOTHING_BETTER
 from collscope.tuning.search import Clock, Search
@@ -57,9 +57,9 @@ def tune(state: State) -> None:
     share, basis = state.worth.share, state.request.job.basis
     known = "" if share is None else f" ({basis})"
     state.notices.append(Note("worth", {"share": share, "basis": basis}, state.worth.why + known))
-    legal = offer(state)
+    legal = offer_settings(state)
     for name in state.search.begin(state.worth.kept, legal):
-        state.excluded[name] = "no time for it: raise --time-limit"
+        state.excluded[name] = "no time left: raise --time-limit"
     named = state.request.named
     channels = named is None or CHANNELS in named
     state.search.rounds(state.place, legal, random.Random(state.request.seed), channels=channels)
@@ -77,7 +77,7 @@ def _survey(state: State) -> None:
         reasons = [*search.dropped.values(), *search.failed.values()]
         raise ReplayError(
             "tune: neither the present setting nor the library's default could be measured"
-            f" ({reasons[0] if reasons else 'no result'}). See that 'collscope replay' runs."
+            f" ({reasons[0] if reasons else 'no result'}). Check that 'collscope replay' runs."
         )
     first = next(iter(search.first.values()))
     if first.backend == "host":
@@ -98,11 +98,11 @@ def _choose(state: State) -> None:
     if not search.enough:
         state.outcome = NOTHING_BETTER
         tried = any(search.counts[name] for name in search.settings if name != PRESENT)
-        rounds = f"{search.done} rounds were finished in time, 3 are needed: raise --time-limit"
-        here = "without NCCL or RCCL there are none" if state.place.library is None else "none fits"
-        state.why = rounds if tried else f"there is no other setting to try, {here}"
+        rounds = f"{search.done} rounds finished in time, but 3 are needed: raise --time-limit"
+        here = "they need NCCL or RCCL" if state.place.library is None else "none fits this job"
+        state.why = rounds if tried else f"there is no other setting to try: {here}"
         return
-    state.choice = choose(state.everything())
+    state.choice = choose(state.choice_input())
     if state.choice.kind == PLUGIN and installed_plugin() is None:
         state.choice = Choice(NOTHING, {}, why=f"rows need {LIBRARY}, which was not built")
     if state.choice.kind == NOTHING:

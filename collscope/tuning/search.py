@@ -1,4 +1,4 @@
-"""The search: rounds of launches, in each of which a class has fewer settings left."""
+"""The search: rounds of launches; each class keeps fewer settings from round to round."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import msgspec
 from collscope.model import Measurement
 from collscope.tuning.decide import FEWEST_ROUNDS, Rounds, Standing, standings
 from collscope.tuning.halving import ROUNDS, fitting, order, survivors
-from collscope.tuning.launches import Launches, say
-from collscope.tuning.settings import DEFAULT, Place, Setting, channel_settings
+from collscope.tuning.launches import Launches, print_progress
+from collscope.tuning.settings import DEFAULT, Setting, TuningTarget, channel_settings
 from collscope.units import count
 
 PRESENT = "present"
@@ -44,12 +44,12 @@ class Clock(msgspec.Struct):
         """Seconds for the search."""
         return self.limit_s - self.elapsed_s - self.reserved_s
 
-    def saw(self, seconds: float, classes: int) -> None:
+    def learn_from(self, seconds: float, classes: int) -> None:
         """Learn from a launch; the first ones are of all classes, and check results as well."""
         if not self.whole_s:
             self.whole_s, self.whole_classes = seconds, max(classes, 1)
             return
-        ratio = min(2.0, seconds / self.launch_s(classes))  # one that hung says little of others
+        ratio = min(2.0, seconds / self.launch_s(classes))  # one that hung does not predict others
         self.whole_s *= 1 + _LEARNT * (ratio - 1)
 
     def launch_s(self, classes: int) -> float:
@@ -89,12 +89,12 @@ class Search(msgspec.Struct):
         if not chosen or name in self.dropped:
             return
         verify = any((name, c) not in self.verified for c in chosen)
-        say(f"round {number}, {name}: {count(len(chosen), 'class', 'classes')}")
+        print_progress(f"round {number}, {name}: {count(len(chosen), 'class', 'classes')}")
         # A launch of the present setting may come twice in a round: its rows need another number.
         row_number = self.launches.count + 1
         found = self.launches.start(setting, chosen, row_number, verify=verify)
         self.counts[name] += 1
-        self.clock.saw(found.seconds, len(chosen))
+        self.clock.learn_from(found.seconds, len(chosen))
         for class_id, m in found.rows.items():
             self._take(name, class_id, number, m)
         if found.problem is not None and name not in (PRESENT, DEFAULT.name):
@@ -107,7 +107,7 @@ class Search(msgspec.Struct):
 
     def _drop(self, name: str, why: str) -> None:
         self.dropped[name] = why
-        say(f"setting '{name}' is given up: {why}", always=True)
+        print_progress(f"setting '{name}' is given up: {why}", always=True)
 
     def _take(self, name: str, class_id: int, number: int, m: Measurement) -> None:
         if m.n_wrong or m.status == "wrong":
@@ -119,13 +119,13 @@ class Search(msgspec.Struct):
             return
         self.verified.add((name, class_id))
         self.first.setdefault(class_id, m)
-        mine = self.times[class_id][name]
+        rounds = self.times[class_id][name]
         if name == PRESENT:
             self.repeats[class_id].append(m.time_us_median)
-            earlier = mine.get(number)
-            mine[number] = median([m.time_us_median, earlier]) if earlier else m.time_us_median
+            earlier = rounds.get(number)
+            rounds[number] = median([m.time_us_median, earlier]) if earlier else m.time_us_median
         else:
-            mine[number] = m.time_us_median
+            rounds[number] = m.time_us_median
 
     def survey(self, every: Collection[int]) -> None:
         """The present setting and the default on every class of the plan: round 0."""
@@ -135,7 +135,7 @@ class Search(msgspec.Struct):
     def begin(self, classes: Iterable[int], legal: Mapping[int, Collection[str]]) -> list[str]:
         """Take up the classes to tune.
 
-        legal    settings by class, beside the present one and the default
+        legal    settings by class, in addition to the present one and the default
         returns  settings that there is no time for
         """
         self.classes = tuple(classes)
@@ -152,7 +152,7 @@ class Search(msgspec.Struct):
 
     def rounds(
         self,
-        place: Place,
+        place: TuningTarget,
         legal: Mapping[int, Collection[str]],
         rng: random.Random,
         *,
@@ -198,13 +198,13 @@ class Search(msgspec.Struct):
 
     def _mean_ratio(self, name: str) -> float:
         """Time of a setting over the default's, summed over the classes that have both."""
-        mine = reference = 0.0
+        own = reference = 0.0
         for class_id in self.classes:
             both = [self.times[class_id].get(n) for n in (name, self.default)]
             if both[0] and both[1]:
-                mine += median(both[0].values())
+                own += median(both[0].values())
                 reference += median(both[1].values())
-        return mine / reference if reference else math.inf
+        return own / reference if reference else math.inf
 
     def _of(self, name: str) -> list[int]:
         return [c for c in self.classes if name in self.alive[c]]
@@ -227,24 +227,24 @@ class Search(msgspec.Struct):
     def _halve(self) -> None:
         for class_id in self.classes:
             usable = {
-                name: mine
-                for name, mine in self.times[class_id].items()
+                name: rounds
+                for name, rounds in self.times[class_id].items()
                 if name in self.alive[class_id] and name not in self.dropped
             }
             self.alive[class_id] = survivors(usable, self._references(), self.done)
 
-    def _add_channels(self, place: Place, legal: Mapping[int, Collection[str]]) -> None:
+    def _add_channels(self, place: TuningTarget, legal: Mapping[int, Collection[str]]) -> None:
         """Add numbers of channels to the pairs that would carry most time.
 
-        Each class is taken to use its fastest pair of algorithm and protocol.
+        We assume that each class uses its fastest pair of algorithm and protocol.
         """
         votes: dict[str, float] = defaultdict(float)
         for class_id in self.classes:
-            mine = self.times[class_id]
-            pairs = [s for s in self.alive[class_id] if self.settings[s].as_row and s in mine]
-            fastest = min(pairs, key=lambda s: median(mine[s].values()), default=None)
+            times = self.times[class_id]
+            pairs = [s for s in self.alive[class_id] if self.settings[s].as_row and s in times]
+            fastest = min(pairs, key=lambda s: median(times[s].values()), default=None)
             if fastest is not None:
-                votes[fastest] += median(mine[fastest].values())
+                votes[fastest] += median(times[fastest].values())
         best = sorted(votes, key=lambda s: -votes[s])[:_BEST]
         added = channel_settings([self.settings[s] for s in best], place)
         fits = fitting(
@@ -271,11 +271,11 @@ class Search(msgspec.Struct):
     def _usable(self, class_id: int) -> dict[str, Rounds]:
         """Times of a class by setting; of a reference also those before it failed once.
 
-        Without them nothing would be held against it, and a worse setting might be chosen.
+        Without them nothing would be compared with it, and a worse setting might be chosen.
         """
         times: dict[str, Rounds] = {
-            name: mine
-            for name, mine in self.times[class_id].items()
+            name: rounds
+            for name, rounds in self.times[class_id].items()
             if name not in self.dropped
             and ((name, class_id) not in self.failed or name in self._references())
         }

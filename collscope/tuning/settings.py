@@ -95,7 +95,7 @@ _CTAS_SINCE = (2, 17)
 # Where src/graph/tuning.cc of RCCL lets LL128 be chosen, given a tuning table for the node: at
 # 2.21.5 (ROCm/rccl 0cbce2a) on gfx90a; later (ROCm/rocm-systems 03a8914) on gfx942 and gfx950, too.
 # By its changelog since 2.26.6 (ROCm 7.0) on gfx950, and since 2.22.3 of ROCm 6.4.2 on gfx942: that
-# version does not tell ROCm 6.4.0, which lacked it. Elsewhere it is left to a --candidate; every
+# version is also that of ROCm 6.4.0, which lacked it. Elsewhere it is left to a --candidate; every
 # setting's results are checked.
 _LL128_SINCE = {"gfx90a": (2,), "gfx942": (2, 26), "gfx950": (2, 26)}
 _TUNER_SINCE = (2, 21)  # the oldest interface that the plugin serves
@@ -119,11 +119,11 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def as_row(self) -> bool:
-        """True when a row of the tuner plugin's CSV says the same."""
+        """True when a row of the tuner plugin's CSV can express the setting."""
         return self.algorithm is not None and self.protocol is not None
 
     @property
-    def told(self) -> str:
+    def variables_text(self) -> str:
         """Its variables for people."""
         return " ".join(f"{k}={v}" for k, v in self.environment) or "(all knobs unset)"
 
@@ -131,7 +131,7 @@ class Setting(msgspec.Struct, frozen=True):
 DEFAULT = Setting("default", family="any")
 
 
-class Place(msgspec.Struct, frozen=True):
+class TuningTarget(msgspec.Struct, frozen=True):
     """Library and machine that settings are tried on."""
 
     library: str | None  # nccl, rccl; None: neither, as on the host backend
@@ -152,7 +152,7 @@ class Place(msgspec.Struct, frozen=True):
 
 def place_of(
     library: str | None, device: str | None, *, nvls: bool, seen: Collection[str]
-) -> Place:
+) -> TuningTarget:
     """Place of a measurement's library ("nccl 2.28.9") and device.
 
     seen  algorithms as logs spell them
@@ -161,7 +161,7 @@ def place_of(
     parts = version.split(".") if version else []
     numbers = tuple(int(p) for p in parts) if all(p.isdigit() for p in parts) else ()
     known = frozenset(found for text in seen if (found := plugin_name(text)))
-    return Place(
+    return TuningTarget(
         name if name in ("nccl", "rccl") else None, numbers, device or "", nvls=nvls, seen=known
     )
 
@@ -219,7 +219,9 @@ def read_setting(name: str, environment: Sequence[tuple[str, str]]) -> Setting:
     return Setting(name, tuple(environment), algorithm, protocol, channels, family)
 
 
-def pair_setting(algorithm: str, protocol: str, channels: int | None, place: Place) -> Setting:
+def pair_setting(
+    algorithm: str, protocol: str, channels: int | None, place: TuningTarget
+) -> Setting:
     """The variables that force an algorithm, a protocol and, where given, a number of channels."""
     environment = [
         ("NCCL_ALGO", ENV_ALGORITHM[algorithm]),
@@ -234,7 +236,7 @@ def pair_setting(algorithm: str, protocol: str, channels: int | None, place: Pla
     return Setting(name, tuple(environment), algorithm, protocol, channels)
 
 
-def pair_settings(place: Place) -> tuple[Setting, ...]:
+def pair_settings(place: TuningTarget) -> tuple[Setting, ...]:
     """Every algorithm and protocol that the library has, the likelier first."""
     if place.library is None:
         return ()
@@ -246,7 +248,7 @@ def pair_settings(place: Place) -> tuple[Setting, ...]:
     return tuple(pair_setting(a, p, None, place) for a, p in pairs)
 
 
-def channel_settings(best: Sequence[Setting], place: Place) -> tuple[Setting, ...]:
+def channel_settings(best: Sequence[Setting], place: TuningTarget) -> tuple[Setting, ...]:
     """Numbers of channels for the settings that did best."""
     return tuple(
         pair_setting(s.algorithm, s.protocol, channels, place)
@@ -256,7 +258,7 @@ def channel_settings(best: Sequence[Setting], place: Place) -> tuple[Setting, ..
     )
 
 
-def other_settings(place: Place, ops: Collection[Op], nnodes: int) -> tuple[Setting, ...]:
+def other_settings(place: TuningTarget, ops: Collection[Op], nnodes: int) -> tuple[Setting, ...]:
     """Point-to-point channels where the job has such calls, transports where it has several nodes.
 
     nnodes  of the largest communicator
@@ -283,38 +285,40 @@ def other_settings(place: Place, ops: Collection[Op], nnodes: int) -> tuple[Sett
     return tuple(found)
 
 
-def why_not(setting: Setting, op: Op, nranks: int, nnodes: int, place: Place) -> str | None:
+def why_not(setting: Setting, op: Op, nranks: int, nnodes: int, place: TuningTarget) -> str | None:
     """Why a setting is not tried on a class, without the operation's name; None when it is.
 
     nranks, nnodes  of the class's communicator, here
     """
     if setting.family == "p2p" and op not in _P2P:
-        return "no point-to-point calls"
+        return "only for point-to-point calls"
     if setting.family == "collective" and op in _P2P:
-        return "no choice of algorithm"
+        return "not for point-to-point calls"
     if setting.algorithm is None:
         return None
     reason = _why_not_algorithm(setting.algorithm, op, (nranks, nnodes), place)
     ll128 = setting.protocol == "ll128" and place.library == "rccl"
     if reason is None and ll128 and not _has_ll128(place):
-        version = ".".join(map(str, place.version)) or "of a version not known"
+        version = ".".join(map(str, place.version)) or "of unknown version"
         reason = (
-            "RCCL enables LL128 on gfx90a, from 2.26 on gfx942 and gfx950, this is "
-            f"{place.device or 'not known'} with RCCL {version}; a --candidate can still name it"
+            "RCCL enables LL128 on gfx90a, and from 2.26 on gfx942 and gfx950. This is "
+            f"{place.device or 'an unknown GPU'} with RCCL {version}. --candidate can still name it"
         )
     return reason
 
 
-def _has_ll128(place: Place) -> bool:
+def _has_ll128(place: TuningTarget) -> bool:
     """Whether RCCL's source lets LL128 be chosen there; an unknown version counts as an old one."""
     since = next((v for gpu, v in _LL128_SINCE.items() if gpu in place.device), None)
     return since is not None and (place.version or (2,)) >= since
 
 
-def _why_not_algorithm(algorithm: str, op: Op, shape: tuple[int, int], place: Place) -> str | None:
+def _why_not_algorithm(
+    algorithm: str, op: Op, shape: tuple[int, int], place: TuningTarget
+) -> str | None:
     nranks, nnodes = shape
     if op not in _SERVED[algorithm]:
-        return f"no {algorithm}"
+        return f"unsupported by {algorithm}"
     if algorithm in ("ring", "tree"):
         return None
     needs = {
@@ -322,7 +326,9 @@ def _why_not_algorithm(algorithm: str, op: Op, shape: tuple[int, int], place: Pl
         "nvls_tree": (nnodes > 1, (2, 18), "several nodes"),
         "pat": (1 < nnodes == nranks, (2, 23), "one rank per node"),
     }
-    fits, since, where = needs.get(algorithm, (algorithm in place.seen, (2, 5), "CollNet in logs"))
+    fits, since, where = needs.get(
+        algorithm, (algorithm in place.seen, (2, 5), "CollNet in the logs")
+    )
     reasons = {
         "RCCL has Ring and Tree only": place.library == "rccl",
         "NVLS is switched off": algorithm.startswith("nvls") and not place.nvls,

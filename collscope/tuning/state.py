@@ -1,4 +1,4 @@
-"""What `tune` is asked for, and everything it knows so far."""
+"""Request of `tune`, and everything it knows so far."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from collscope.model.note import Note
 from collscope.replay.plan import Plan
 from collscope.replay.session import Session
 from collscope.roofline.system import System
-from collscope.tuning.choose import NOTHING, PRESENT, Candidate, Choice, Everything
+from collscope.tuning.choose import NOTHING, PRESENT, Candidate, Choice, ChoiceInput
 from collscope.tuning.confirm import Confirmed
 from collscope.tuning.intervals import Shape
 from collscope.tuning.records import Gain, JobTime, Variable
 from collscope.tuning.search import Search
-from collscope.tuning.settings import DEFAULT, Place, Setting
+from collscope.tuning.settings import DEFAULT, Setting, TuningTarget
 from collscope.tuning.worth import Weighed, Worth
 
 CHANNELS = "channels"  # in `named`: numbers of channels too
@@ -32,16 +32,16 @@ class TuningRequest(msgspec.Struct, frozen=True):
     class_ids   number that the report has for a class of the plan; empty: made from no run
     present     the job's own knobs
     left_out    knobs that the logs set and no launch gets, since a log must not name files
-    told        the run's logs tell what its environment sets
-    blocks      fewest and most thread blocks of collective kernels in the run's traces; None: not
-                told
+    settings_logged  the run's logs hold the variables of its environment
+    blocks      fewest and most thread blocks of collective kernels in the run's traces; None:
+                unknown
     kept        other variables, which hold for every launch; empty: not set there
-    candidates  settings of the user's own, tried beside ours
+    candidates  settings of the user's own, tried in addition to ours
     roofs_us    of classes of the plan, where a roof is known
     system      for the library's model; None: nothing is screened out by it
     seen        algorithms in the run's logs
     library     as they name it, "nccl 2.28.9"; None: they do not, or several
-    nnodes      of the job's largest communicator; None: not told
+    nnodes      of the job's largest communicator; None: unknown
     prefix      before the labels present, default and tuned
     """
 
@@ -62,7 +62,7 @@ class TuningRequest(msgspec.Struct, frozen=True):
     out: Path
     db: Path
     run: str
-    told: bool = False
+    settings_logged: bool = False
     blocks: tuple[int, int] | None = None
     prefix: str = ""
     time_limit_s: float = 300.0
@@ -78,7 +78,7 @@ class State(msgspec.Struct):
 
     request: TuningRequest
     search: Search
-    place: Place = msgspec.field(default_factory=lambda: Place(None))
+    place: TuningTarget = msgspec.field(default_factory=lambda: TuningTarget(None))
     worth: Worth | None = None
     candidates: tuple[Candidate, ...] = ()
     choice: Choice = msgspec.field(default_factory=lambda: Choice(NOTHING, {}))
@@ -104,7 +104,7 @@ class State(msgspec.Struct):
         return Shape(first.op, first.nranks or 1, first.nnodes or 1)
 
     def size(self, class_id: int) -> tuple[Shape, int]:
-        """Shape and nccl-tests size of a class: all that a row can tell apart."""
+        """Shape and nccl-tests size of a class: a row distinguishes no more."""
         return self.shape(class_id), self.search.first[class_id].size_bytes or 0
 
     def weighed(self) -> list[Weighed]:
@@ -124,16 +124,16 @@ class State(msgspec.Struct):
         job = self.request.job
         if job.time_ns is not None:
             return job.time_ns / 1e9
-        whole = sum(w.calls * w.now_us for w in self.weighed()) / 1e6
-        return whole / job.fraction if job.fraction else None
+        collective_s = sum(w.calls * w.now_us for w in self.weighed()) / 1e6
+        return collective_s / job.fraction if job.fraction else None
 
-    def everything(self) -> Everything:
+    def choice_input(self) -> ChoiceInput:
         """What a choice is made of."""
         settings = self.search.settings | {DEFAULT.name: DEFAULT}
-        return Everything(self.candidates, settings, self._sizes(), self.place)
+        return ChoiceInput(self.candidates, settings, self._sizes(), self.place)
 
     def _sizes(self) -> list[tuple[Shape, int]]:
-        """Of every class of the plan; one that never ran is taken to have the nodes of others."""
+        """Of every class of the plan; a class without times counts with the nodes of others."""
         ranks = self.request.plan.comm_ranks()
         nnodes = {m.nranks: m.nnodes or 1 for m in self.search.first.values()}
         found = []

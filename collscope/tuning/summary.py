@@ -15,7 +15,7 @@ from collscope.units import in_ns
 
 
 def summary(state: State) -> Tuning:
-    """Everything that the report and the evidence say."""
+    """Everything that the report and the evidence show."""
     request, search = state.request, state.search
     first = next(iter(search.first.values()), None)
     return Tuning(
@@ -27,7 +27,7 @@ def summary(state: State) -> Tuning:
         nranks=request.plan.nranks,
         seed=request.seed,
         present=request.present,
-        present_told=request.told,
+        present_known=request.settings_logged,
         traced_blocks=request.blocks,
         kept=request.kept,
         job=request.job,
@@ -112,7 +112,7 @@ def _settings(state: State) -> list[SettingRow]:
             outcome = f"refused for some classes: {refused[0]}"
         else:
             outcome = "reference" if name in (PRESENT, DEFAULT.name) else "not chosen"
-        rows.append(SettingRow(name, setting.told, search.counts[name], classes, outcome))
+        rows.append(SettingRow(name, setting.variables_text, search.counts[name], classes, outcome))
     listed = {row.name for row in rows}
     return rows + [
         SettingRow(name, "", 0, 0, f"left out: {why}")

@@ -1,7 +1,7 @@
 """Which classes are worth tuning (pure).
 
-A class weighs calls x (time now - roof) x exposed share: the seconds that could be won. Without a
-roof all its time counts, so that "not worth it" is said only where that is sure.
+A class weighs calls x (time now - roof) x exposed share: the seconds that could be saved. Without a
+roof all its time counts, so that "not worth it" is reported only where that is sure.
 source  reference: docs/tune.md; the formula of the gain is that of docs/report.md
 """
 
@@ -15,7 +15,7 @@ from collscope.errors import UsageError
 from collscope.units import OTHER_UNIT
 
 COVERED = 0.95  # of the weight, in the classes that are tuned
-LEAST = 0.01  # of the job's time that must be to win
+LEAST = 0.01  # of the job's time: the smallest saving that is worth a tune
 
 
 class Weighed(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ class Weighed(msgspec.Struct, frozen=True):
     calls: float  # that one rank makes
     now_us: float  # measured with the job's own setting
     roof_us: float | None = None
-    exposed: float = 1.0  # part of its time with no compute beside it
+    exposed: float = 1.0  # part of its time that compute does not hide
 
     @property
     def time_s(self) -> float:
@@ -42,7 +42,7 @@ class Weighed(msgspec.Struct, frozen=True):
 class Worth(msgspec.Struct, frozen=True):
     """Which classes to tune, or why none; seconds on one rank."""
 
-    kept: tuple[int, ...]  # class ids, most to win first
+    kept: tuple[int, ...]  # class ids, largest possible saving first
     left_out: tuple[int, ...]
     weight_s: float  # of all classes
     share: float | None  # of the job's time; None: the test could not be made
@@ -51,7 +51,7 @@ class Worth(msgspec.Struct, frozen=True):
 
 
 def worth(classes: Sequence[Weighed], job_s: float | None) -> Worth:
-    """The fewest classes that hold 95 % of what could be won.
+    """The fewest classes that hold 95 % of the possible saving.
 
     job_s   time of the job on one rank that the calls are of; None: not known
     raises  UsageError when the calls cannot be made in that time
@@ -69,17 +69,17 @@ def worth(classes: Sequence[Weighed], job_s: float | None) -> Worth:
     share = None if job_s is None or job_s <= 0 else total / job_s
     if share is not None and share > OTHER_UNIT:
         raise UsageError(
-            f"job's time of {job_s:.3g} s: its calls alone take {total:.3g} s above their roofs."
-            " Give --step-ms in milliseconds, of the steps whose calls the plan has (--steps)."
+            f"job's time of {job_s:.3g} s: too short, its calls alone take {total:.3g} s above"
+            " their ceilings. Give --step-ms in milliseconds, for the steps of the plan (--steps)."
         )
-    bound = "" if all(c.roof_us is not None for c in classes) else " at most"
+    bound = "" if all(c.roof_us is not None for c in classes) else "at most "
     if share is not None and share < LEAST:
-        why = f"{100 * share:.2g} %{bound} of the job's time could be won, less than 1 %"
+        why = f"{bound}{100 * share:.2g} % of the job's time could be saved, less than 1 %"
         return Worth((), tuple(c.class_id for c in ordered), total, share, False, why)
     if not kept:
-        return Worth((), left_out, total, share, False, "every class is at its roof")
+        return Worth((), left_out, total, share, False, "every class already runs at its ceiling")
     if share is None:
-        why = "the job's time is not known, so whether it is worth it could not be tested"
+        why = "the job's time is unknown, so it is unknown whether a tune is worth it"
     else:
-        why = f"{100 * share:.3g} %{bound} of the job's time could be won"
+        why = f"{bound}{100 * share:.3g} % of the job's time could be saved"
     return Worth(tuple(kept), left_out, total, share, True, why)

@@ -12,9 +12,9 @@ from collscope.whatif.predict import interval, line_us, slope, step_us
 from collscope.whatif.recommend import bucket_cap_mb, choose
 from collscope.whatif.records import Fusion, FusionRequest, FusionRow, PerBucket, Recommended
 from collscope.whatif.setup import Job, candidates, make_job, measured_times
-from collscope.whatif.times import Floats, Times
+from collscope.whatif.times import AllReduceTimes, Floats
 
-_LEAST_R_SQUARED = 0.5  # a line that tells less than half of the differences tells nothing
+_LEAST_R_SQUARED = 0.5  # a line that explains less than half of the differences is of no use
 
 
 def predict_fusion(request: FusionRequest) -> Fusion:
@@ -25,13 +25,13 @@ def predict_fusion(request: FusionRequest) -> Fusion:
     job = make_job(request)
     settings = candidates(request, job.sizes)
     times, job, where, notices = measured_times(request, job)
-    told = {s: b for s, b in settings.items() if times.tells(_sizes(b))}
-    totals = {s: step_us(buckets, times, job.production) for s, buckets in told.items()}
-    now = times.tells(_sizes(job.present))
+    reached = {s: b for s, b in settings.items() if times.reaches(_sizes(b))}
+    totals = {s: step_us(buckets, times, job.production) for s, buckets in reached.items()}
+    now = times.reaches(_sizes(job.present))
     present = step_us(job.present, times, job.production) if now else None
     rows = tuple(row_of(job, s, b, totals.get(s), times) for s, b in settings.items())
     first = row_of(job, None, job.present, present, times)
-    if not now or len(told) < len(settings):
+    if not now or len(reached) < len(settings):
         notices = (*notices, _too_far(times, (job.present, *settings.values())))
     return assemble(
         request, job, (first, rows), (present, totals), where, notices, times.interpolation_error
@@ -42,8 +42,8 @@ def _sizes(buckets: Sequence[Bucket]) -> tuple[int, ...]:
     return tuple(bucket.size_bytes for bucket in buckets)
 
 
-def _too_far(times: Times, steps: Iterable[Sequence[Bucket]]) -> Note:
-    """Which sizes lie too far from the measured ones, and what would tell them."""
+def _too_far(times: AllReduceTimes, steps: Iterable[Sequence[Bucket]]) -> Note:
+    """Which sizes lie too far from the measured ones, and how to measure them."""
     sizes = [size for buckets in steps for size in _sizes(buckets)]
     low, high = min(sizes), max(sizes)
     known = " to ".join(dict.fromkeys(format_size(int(times.sizes[i])) for i in (0, -1)))
@@ -51,9 +51,9 @@ def _too_far(times: Times, steps: Iterable[Sequence[Bucket]]) -> Note:
     return Note(
         "sizes_too_far",
         {"smallest_bytes": low, "largest_bytes": high},
-        f"not known where a bucket is over {REACH} times beyond what was measured ({known}): the "
-        f"buckets have {format_size(low)} to {format_size(high)}. Measure them: collscope replay "
-        f"--sweep allreduce:{sweep}",
+        f"times are unknown where a bucket is more than {REACH} times beyond the measured sizes "
+        f"({known}); the buckets have {format_size(low)} to {format_size(high)}. Measure them with "
+        f"'collscope replay --sweep allreduce:{sweep}'",
     )
 
 
@@ -67,7 +67,7 @@ def row_of(
     setting: int | None,
     buckets: Sequence[Bucket],
     total: Floats | None,
-    times: Times | None,
+    times: AllReduceTimes | None,
 ) -> FusionRow:
     """Row of a setting.
 
@@ -175,7 +175,7 @@ def _outside(rows: Sequence[FusionRow]) -> tuple[Note, ...]:
     outside = Note(
         "buckets_outside",
         {"buckets": worst},
-        f"up to {worst} buckets lie outside the measured sizes: below them the time of the first,"
-        " beyond them the bandwidth of the last",
+        f"up to {worst} buckets lie outside the measured sizes; smaller ones get the time of the"
+        " smallest measured size, larger ones the bandwidth of the largest",
     )
     return (outside,)

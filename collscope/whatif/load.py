@@ -104,7 +104,7 @@ def load_measured(
 ) -> tuple[tuple[Measurement, ...], tuple[Note, ...]]:
     """All-reduces measured under a label with right results, with their samples, and notices.
 
-    A notice tells where runs are mixed, and what failed or gave wrong results.
+    Notices report mixed runs, and what failed or gave wrong results.
 
     run     whose measurements are taken where it has the label; else those of every run
     raises  InputError when there are none; NoVerdictError when none has a right result
@@ -131,7 +131,7 @@ def load_measured(
                 "unusable_left_out",
                 {"label": label, "measurements": bad, "of": len(found)},
                 f"label '{label}': {count_of(bad, len(found), 'measurement')} "
-                "failed or gave wrong results: left out",
+                "failed or gave wrong results, and are left out",
             )
         )
     if len(runs) > 1:
@@ -139,7 +139,7 @@ def load_measured(
             Note(
                 "runs_taken_together",
                 {"label": label, "runs": runs},
-                f"label '{label}' is in the runs {', '.join(runs)}: taken together",
+                f"label '{label}' is in the runs {', '.join(runs)}; they are combined",
             )
         )
     return right, tuple(notices)

@@ -25,14 +25,14 @@ DEFAULT_LABEL = "fusion"
 _Totals = dict[int | None, Floats]  # by setting; None: what is done now
 
 
-class Measured(msgspec.Struct, frozen=True):
+class MeasuredFusion(msgspec.Struct, frozen=True):
     """The answer, and why it is not whole where something failed."""
 
     fusion: Fusion
     error: CollscopeError | None
 
 
-def measure_fusion(request: FusionRequest, session: Session) -> Measured:
+def measure_fusion(request: FusionRequest, session: Session) -> MeasuredFusion:
     """Measure the buckets of every setting, and of what is done now.
 
     Blocking and overlapped: each distinct bucket size once, in one start of the replayer, alone
@@ -58,7 +58,7 @@ def measure_fusion(request: FusionRequest, session: Session) -> Measured:
         raise error or UsageError(
             "whatif fusion --measure: nothing was measured. Try replay --sweep."
         )
-    return Measured(_answer(request, job, every, totals, measured), error)
+    return MeasuredFusion(_answer(request, job, every, totals, measured), error)
 
 
 def _one_by_one(
@@ -96,9 +96,9 @@ def _queued(
         outcome = measure(plan, session, replace(target, label=name))
         error = error or outcome.error
         measured += outcome.measurements
-        whole = next((m for m in outcome.measurements if m.op is Op.SEQUENCE), None)
-        if whole is not None and all(map(_right, outcome.measurements)):
-            totals[setting] = resampled_times(whole)
+        sequence = next((m for m in outcome.measurements if m.op is Op.SEQUENCE), None)
+        if sequence is not None and all(map(_right, outcome.measurements)):
+            totals[setting] = resampled_times(sequence)
     return totals, measured, error
 
 

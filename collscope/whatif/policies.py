@@ -44,8 +44,8 @@ def make_buckets(
     """Buckets of layers in their order; every layer is in exactly one.
 
     sizes        bytes of each layer, above 0
-    setting      threshold in bytes; with FIXED_COUNT the number of buckets, of which there are
-                 never more than layers; 1 or more
+    setting      threshold in bytes; with FIXED_COUNT the number of buckets, never more than
+                 layers; 1 or more
     first_bytes  threshold of TORCH_DDP's first bucket
     """
     if policy is Policy.FIXED_COUNT:

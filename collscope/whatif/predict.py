@@ -13,7 +13,7 @@ import numpy as np
 
 from collscope.roofline.fit import Hockney
 from collscope.whatif.policies import Bucket
-from collscope.whatif.times import HIGH, LOW, Floats, Times
+from collscope.whatif.times import HIGH, LOW, AllReduceTimes, Floats
 
 
 class Production(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Production(msgspec.Struct, frozen=True):
 
 def uniform(backward_us: float) -> Production:
     """Gradients at an even rate over a backward pass."""
-    return Production((0.0, 1.0), (0.0, backward_us), f"even over {backward_us / 1000:g} ms")
+    return Production((0.0, 1.0), (0.0, backward_us), f"evenly over {backward_us / 1000:g} ms")
 
 
 def recorded(sizes: Sequence[int], ready_us: Sequence[float]) -> Production:
@@ -56,11 +56,15 @@ def recorded(sizes: Sequence[int], ready_us: Sequence[float]) -> Production:
     rest = 1.0 - parts[0]
     begin = ready[0] - (ready[-1] - ready[0]) * parts[0] / rest
     return Production(
-        (0.0, *parts.tolist()), (0.0, *(ready - begin).tolist()), "starts of the recorded calls"
+        (0.0, *parts.tolist()),
+        (0.0, *(ready - begin).tolist()),
+        "at the recorded starts of the calls",
     )
 
 
-def step_us(buckets: Sequence[Bucket], times: Times, production: Production | None) -> Floats:
+def step_us(
+    buckets: Sequence[Bucket], times: AllReduceTimes, production: Production | None
+) -> Floats:
     """Estimate and resamples of what a step's buckets take in µs, shape (1 + resamples,).
 
     production  None: blocking or queued, the sum of the buckets' times; else the end of the last

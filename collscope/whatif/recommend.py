@@ -11,7 +11,7 @@ from collscope.whatif.policies import Policy
 from collscope.whatif.times import HIGH, LOW, Floats
 
 MIB = 1 << 20
-LEAST_GAIN = 0.01  # a replay does not tell smaller ones from the next day's
+LEAST_GAIN = 0.01  # smaller gains are within the day-to-day variation of a replay
 
 
 class Choice(msgspec.Struct, frozen=True):

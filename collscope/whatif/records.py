@@ -1,4 +1,4 @@
-"""What a fusion what-if is asked for, and what it finds."""
+"""Request and answer of a fusion what-if."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LISTED, REVERSED = "listed", "reversed"
 
 
 class FusionRequest(msgspec.Struct, frozen=True):
-    """What the command line asks for. Either `layers` or `run` says what is reduced."""
+    """What the command line asks for. Either `layers` or `run` defines what is reduced."""
 
     db: Path
     policy: Policy

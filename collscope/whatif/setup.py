@@ -22,7 +22,7 @@ from collscope.whatif.load import RecordedStep, load_measured, load_step
 from collscope.whatif.policies import DEFAULT_CAP_BYTES, Bucket, Policy, make_buckets
 from collscope.whatif.predict import Production, recorded, uniform
 from collscope.whatif.records import BLOCKING, LISTED, OVERLAPPED, QUEUED, REVERSED, FusionRequest
-from collscope.whatif.times import Times, make_times, require_alike
+from collscope.whatif.times import AllReduceTimes, make_times, require_alike
 
 _DEFAULT_THRESHOLDS = "64K..256M*2"
 _DEFAULT_COUNTS = "1..64*2"
@@ -86,7 +86,7 @@ def make_job(request: FusionRequest) -> Job:
         production,
         name,
         present,
-        (*_of_run(step), *_of_overlap(request, step, production)),
+        (*_run_notes(step), *_overlap_notes(request, step, production)),
     )
 
 
@@ -98,28 +98,28 @@ def _has_main(db: Path) -> bool:
         return connection.execute(_ANY, (_MAIN,)).fetchone() is not None
 
 
-def _of_run(step: RecordedStep | None) -> tuple[Note, ...]:
+def _run_notes(step: RecordedStep | None) -> tuple[Note, ...]:
     if step is None:
         return ()
     smaller = Note("calls_not_cut", {}, "buckets smaller than the calls are not considered")
     return (*step.notices, smaller)
 
 
-def _of_overlap(
+def _overlap_notes(
     request: FusionRequest, step: RecordedStep | None, production: Production | None
 ) -> tuple[Note, ...]:
     """What an answer about PyTorch without `--overlap` does not take into account."""
     if production is not None or request.policy is not Policy.TORCH_DDP:
         return ()
     if step is not None and len(step.ready_us) > 1:  # of every rank
-        how = "the run has traces, --overlap recorded"
+        how = "--overlap recorded, which uses the run's traces,"
     else:
         how = "--overlap uniform:MS, with the milliseconds of the backward pass,"
     ignored = Note(
         "overlap_ignored",
         {},
-        f"PyTorch reduces beside the backward pass, which this ignores: {how} takes the "
-        "overlap into account and may recommend other buckets",
+        "PyTorch overlaps these calls with the backward pass, and this answer ignores that; "
+        f"{how} includes the overlap and may recommend other buckets",
     )
     return (ignored,)
 
@@ -141,7 +141,9 @@ def candidates(request: FusionRequest, sizes: Sequence[int]) -> dict[int, tuple[
     return {setting: buckets for buckets, setting in first.items()}
 
 
-def measured_times(request: FusionRequest, job: Job) -> tuple[Times, Job, str, tuple[Note, ...]]:
+def measured_times(
+    request: FusionRequest, job: Job
+) -> tuple[AllReduceTimes, Job, str, tuple[Note, ...]]:
     """Times of a label, the job with the ranks measured, where they are from, and notices.
 
     raises  InputError, NoVerdictError when the label has nothing that fits
@@ -158,17 +160,17 @@ def measured_times(request: FusionRequest, job: Job) -> tuple[Times, Job, str, t
             Note(
                 "nodes_unknown",
                 {},
-                "nodes of the measurements not known: assumed to be those of the job",
+                "the nodes of the measurements are unknown; we assume those of the job",
             )
         )
     fitting = [m for m, _ in served]
     require_alike(fitting or found, f"--label '{request.label}'")
     if not fitting:
         raise InputError(
-            f"--label '{request.label}': measured on {count(found[0].nranks, 'rank')} of "
-            f"{count(found[0].nnodes or 1, 'node')}, the job has {job.nranks} of"
+            f"--label '{request.label}': measured with {count(found[0].nranks, 'rank')} on "
+            f"{count(found[0].nnodes or 1, 'node')}, but the job has {job.nranks} on"
             f" {job.nnodes or 1}. "
-            "Measure the job's shape, or name that of the measurements with --ranks and --nodes."
+            "Measure the job's shape, or name the measured one with --ranks and --nodes."
         )
     fitting = _preferred(fitting, job, notices)
     times = make_times(fitting, f"--label '{request.label}'")
@@ -178,7 +180,7 @@ def measured_times(request: FusionRequest, job: Job) -> tuple[Times, Job, str, t
 
 
 def _gaps(job: Job, m: Measurement) -> tuple[Gap, ...] | None:
-    """What is told when a measurement serves the job's curve, of any place and reduction."""
+    """Gaps to report when a measurement serves the job's curve, of any place and reduction."""
     measured = m.collective_class.family
     request = replace(
         measured, nranks=job.nranks or measured.nranks, nnodes=job.nnodes or measured.nnodes
@@ -195,7 +197,7 @@ def _preferred(found: list[Measurement], job: Job, notices: list[Note]) -> list[
             Note(
                 "other_datatypes",
                 {"datatype": job.datatype.value},
-                f"{job.datatype.value} was not measured: times are of other datatypes, at the same"
+                f"{job.datatype.value} was not measured; times are of other datatypes with the same"
                 " size in bytes",
             )
         )
@@ -207,13 +209,14 @@ def _preferred(found: list[Measurement], job: Job, notices: list[Note]) -> list[
             Note(
                 "measured_back_to_back",
                 {},
-                "measured back to back: a wait after each bucket costs more (replay --isolated)",
+                "calls were measured back to back; waiting after each bucket costs more"
+                " (measure it with replay --isolated)",
             )
             if blocking
             else Note(
                 "measured_one_by_one",
                 {},
-                "measured one by one with waiting: queued buckets cost less",
+                "calls were measured one by one, with waiting; queued buckets cost less",
             )
         )
     return alike or found
@@ -223,7 +226,7 @@ def _step(request: FusionRequest) -> RecordedStep | None:
     if request.run is None:
         return None
     if request.datatype is not None:
-        raise UsageError("--datatype: the run gives it. Leave it out, or give --layers.")
+        raise UsageError("--datatype: the run defines it. Leave it out, or give --layers.")
     with reading(request.db) as connection:
         require_run(connection, request.db, request.run)
         return load_step(connection, str(request.db), request.run)
@@ -233,7 +236,7 @@ def _layers(path: Path | None) -> tuple[Layer, ...]:
     assert path is not None  # `make_job` has seen to it
     try:
         with open_input(str(path)) as file:
-            text = file.whole().decode()
+            text = file.read_all().decode()
     except (UnreadableError, UnicodeDecodeError) as error:
         why = error.reason if isinstance(error, UnreadableError) else "not UTF-8 text"
         raise InputError(f"{path}: {why}. Name a layer list, see docs/whatif.md.") from error
@@ -254,9 +257,9 @@ def _present(
 def _production(
     request: FusionRequest, step: RecordedStep | None, sizes: Sequence[int]
 ) -> Production | None:
-    """When gradients are there, as `--overlap` says; None without it.
+    """When gradients are ready, from `--overlap`; None without it.
 
-    raises  UsageError for words that say nothing; InputError without traces
+    raises  UsageError for unknown words; InputError without traces
     """
     text = request.overlap
     if text is None:
@@ -274,7 +277,7 @@ def _production(
     elif text == "recorded" and step is not None:
         if len(step.ready_us) < 2:
             raise InputError(
-                f"--overlap recorded: run '{request.run}' has no times of two calls of a step. "
+                f"--overlap recorded: run '{request.run}' lacks the times of two calls of a step. "
                 "Ingest its traces, or give --overlap uniform:MS."
             )
         return recorded(sizes, step.ready_us)

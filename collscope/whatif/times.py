@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 LOW, HIGH = 0.05, 0.95  # quantiles of an interval
 
 
-class Times(msgspec.Struct, frozen=True):
+class AllReduceTimes(msgspec.Struct, frozen=True):
     """Times of one operation on one shape of communicator by size.
 
     sizes               bytes, rising, shape (n,)
@@ -42,7 +42,7 @@ class Times(msgspec.Struct, frozen=True):
         """µs of calls of these sizes, shape (1 + resamples, len(sizes)).
 
         Between two measured sizes a power law; below the first its time, beyond the last its
-        bandwidth: ask `tells` whether they are within reach.
+        bandwidth: ask `reaches` whether they are near enough.
         """
         wanted = np.asarray(sizes, dtype=np.float64)
         if len(self.sizes) == 1:
@@ -58,7 +58,7 @@ class Times(msgspec.Struct, frozen=True):
         logs = logs + np.where(between, self.noise[:, right - 1], 0.0)
         return _floats(np.exp(logs + np.log(np.maximum(wanted / self.sizes[-1], 1.0))))
 
-    def tells(self, sizes: Sequence[int]) -> bool:
+    def reaches(self, sizes: Sequence[int]) -> bool:
         """True where all of these sizes are within `REACH` of the measured ones."""
         return bool(self.sizes[0] <= REACH * min(sizes) and max(sizes) <= REACH * self.sizes[-1])
 
@@ -67,12 +67,14 @@ class Times(msgspec.Struct, frozen=True):
         return sum(not self.sizes[0] <= size <= self.sizes[-1] for size in sizes)
 
 
-def make_times(measured: Sequence[Measurement], name: str, *, exact: bool = False) -> Times:
+def make_times(
+    measured: Sequence[Measurement], name: str, *, exact: bool = False
+) -> AllReduceTimes:
     """Times from measurements of one operation, number of ranks and number of nodes.
 
-    measured  those of one size are alternatives, of which the fastest counts
+    measured  measurements of one size are alternatives; the fastest counts
     name      of what was measured, for errors
-    exact     every size that will be asked for was measured: its own time counts, also where a
+    exact     every requested size was measured: its own time counts, also where a
               larger message was faster; else the monotone envelope of `roofline.fit`
     raises    NoVerdictError when none has a size and a time
     """
@@ -96,7 +98,7 @@ def make_times(measured: Sequence[Measurement], name: str, *, exact: bool = Fals
     noise = rng.normal(0.0, 1.0, (RESAMPLES, len(errors))) * errors
     noise = np.vstack([np.zeros(len(sizes) - 1), noise])
     line = hockney(curve.sizes, tuple(times[0].tolist())) if len(sizes) >= 3 else None
-    return Times(sizes, logs, noise, float(errors.max(initial=0.0)), line)
+    return AllReduceTimes(sizes, logs, noise, float(errors.max(initial=0.0)), line)
 
 
 def _floats(values: npt.ArrayLike) -> Floats:

@@ -27,18 +27,35 @@ Result align_arrays(const Values& reference, const Values& sequence) {
     return owned_array(std::move(partners));
 }
 
-nb::tuple merge_arrays(const Numbers& chain, const Numbers& node, std::int32_t nodes) {
-    if (chain.size() != node.size() || nodes < 0) {
-        throw nb::value_error("chain and node must be of equal length, nodes not negative");
-    }
-    align::MergedOrder merged;
-    {
+// Takes one chain after the other, from one thread at a time.
+class Merger {
+public:
+    explicit Merger(std::int32_t nodes) : merger_(checked(nodes)) {}
+
+    void add(const Numbers& chain) {
         const nb::gil_scoped_release release;
-        merged =
-            align::merge_order({chain.data(), chain.size()}, {node.data(), node.size()}, nodes);
+        merger_.add({chain.data(), chain.size()});
     }
-    return nb::make_tuple(owned_array(std::move(merged.order)), merged.contradictions);
-}
+
+    nb::tuple merge() const {
+        align::MergedOrder merged;
+        {
+            const nb::gil_scoped_release release;
+            merged = merger_.merge();
+        }
+        return nb::make_tuple(owned_array(std::move(merged.order)), merged.contradictions);
+    }
+
+private:
+    static std::int32_t checked(std::int32_t nodes) {
+        if (nodes < 0) {
+            throw nb::value_error("nodes must not be negative");
+        }
+        return nodes;
+    }
+
+    align::ChainMerger merger_;
+};
 
 }  // namespace
 
@@ -46,6 +63,8 @@ NB_MODULE(_align, module) {
     module.doc() = "Alignment of sequences that lost elements.";
     module.def("align", &align_arrays, nb::arg("reference"), nb::arg("sequence"),
                "Index in `reference` of each element of `sequence`, or -1; releases the GIL.");
-    module.def("merge_order", &merge_arrays, nb::arg("chain"), nb::arg("node"), nb::arg("nodes"),
-               "One order of the nodes out of chains, and its contradictions; releases the GIL.");
+    nb::class_<Merger>(module, "ChainMerger", "One order of the nodes out of chains.")
+        .def(nb::init<std::int32_t>(), nb::arg("nodes"))
+        .def("add", &Merger::add, nb::arg("chain"), "Takes the nodes of one chain in its order.")
+        .def("merge", &Merger::merge, "The order of all nodes, and its contradictions.");
 }

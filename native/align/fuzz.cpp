@@ -59,7 +59,17 @@ void check_order(std::string_view input, std::size_t choice) {
         node.push_back(static_cast<signed char>(input[k + 1]));
     }
     const auto nodes = static_cast<std::int32_t>(choice % 130);
-    const align::MergedOrder merged = align::merge_order(chain, node, nodes);
+    align::ChainMerger merger(nodes);
+    for (std::int32_t c = 0; c < 128; ++c) {
+        std::vector<std::int32_t> own;
+        for (std::size_t k = 0; k < chain.size(); ++k) {
+            if (chain[k] == c) {
+                own.push_back(node[k]);
+            }
+        }
+        merger.add(own);
+    }
+    const align::MergedOrder merged = merger.merge();
     std::vector<std::size_t> place(static_cast<std::size_t>(nodes),
                                    std::numeric_limits<std::size_t>::max());
     for (std::size_t k = 0; k < merged.order.size(); ++k) {

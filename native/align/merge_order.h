@@ -1,4 +1,4 @@
-// One order of calls out of several logs, each of which saw part of them in its own order.
+// One order of calls from several logs; each log saw part of them in its own order.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,26 @@ struct MergedOrder {
 
 // Order of the nodes 0..nodes-1 in which the nodes of every chain rise by their first occurrence
 // in it; where no chain decides, smaller nodes first. Where the chains contradict each other the
-// link that closes the circle is left out. `chain` (from 0) and `node` have a row per occurrence;
-// rows with a negative chain or node, or a node that is none, are passed over. Linear in rows +
-// nodes.
-MergedOrder merge_order(std::span<const std::int32_t> chain, std::span<const std::int32_t> node,
-                        std::int32_t nodes);
+// link that closes the circle is left out. Memory is that of nodes and links: chains are not kept.
+class ChainMerger {
+public:
+    explicit ChainMerger(std::int32_t nodes);
+
+    // Takes the nodes of one chain in its order; what is no node is passed over. Linear.
+    void add(std::span<const std::int32_t> chain);
+
+    // The order that extends all chains added so far. Linear in nodes and links.
+    MergedOrder merge() const;
+
+private:
+    struct Link {
+        std::int32_t node;
+        std::int32_t before;  // stands right before it in some chain
+    };
+    std::int32_t chains_ = 0;
+    std::vector<std::int32_t> seen_in_;  // of each node, the last chain that has it
+    std::vector<std::int32_t> linked_;   // the last predecessor added: mostly all chains agree
+    std::vector<Link> links_;
+};
 
 }  // namespace align

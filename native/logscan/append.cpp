@@ -56,16 +56,16 @@ void Origins::append(const Origins& later, std::uint32_t lines, Map& processes, 
     }
 }
 
-// The first generation of a key in the later lines goes on with the last one here where all that
-// its lines said agrees: none of them would have begun another. The later generations follow.
+// The first generation of a key in the later lines continues the last one here where all its
+// lines agree: none of them would have begun another. The later generations follow.
 bool Collectives::append(const Collectives& later, const Map& processes, Map& rows) {
     const Comms& comms = later.result_.comms;
-    const auto said = [&](std::size_t i) { return Ranks{comms.nranks[i], comms.global_rank[i]}; };
+    const auto own = [&](std::size_t i) { return Ranks{comms.nranks[i], comms.global_rank[i]}; };
     std::vector<std::uint32_t> keys;
     for (std::size_t i = 0; i < comms.ptr.size(); ++i) {
         keys.push_back(find_comm_key({processes[comms.process[i]], comms.ptr[i]}));
         const std::uint32_t row = comm_rows_[keys[i]];
-        if (comms.generation[i] == 0 && row != NONE && !agrees(row, said(i))) {
+        if (comms.generation[i] == 0 && row != NONE && !agrees(row, own(i))) {
             return false;
         }
     }
@@ -75,10 +75,10 @@ bool Collectives::append(const Collectives& later, const Map& processes, Map& ro
     for (std::size_t i = 0; i < comms.ptr.size(); ++i) {
         const std::uint32_t row = comm_rows_[keys[i]];
         if (comms.generation[i] == 0 && row != NONE) {
-            learn(row, said(i));
+            learn(row, own(i));
             rows.push_back(row);
         } else {
-            rows.push_back(add_comm(keys[i], said(i)));
+            rows.push_back(add_comm(keys[i], own(i)));
         }
     }
     return true;

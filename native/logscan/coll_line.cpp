@@ -46,7 +46,7 @@ struct Reader : CollLine {
         return read(in, key, ok);
     }
 
-    // Tries the keys of `int_keys`; `whole` becomes what `read` says of the one that stands here.
+    // Tries the keys of `int_keys`; `whole` becomes the result of `read` for the one found here.
     template <std::size_t... Is>
     [[gnu::always_inline]] bool read_int(Cursor& in, bool& whole, std::index_sequence<Is...>) {
         return (read_int<int_keys[Is].text.size()>(in, whole, int_keys[Is]) || ...);
@@ -155,7 +155,7 @@ bool Reader::read_key(Cursor& in) {
 
 bool Reader::read_rare_key(Cursor& in) {
     // RCCL of ROCm 4.0, AllToAllv: "sendcounts 0x1 sdispls 0x2 recvbuff 0x3 recvcounts 0x4 rdispls
-    // 0x5 datatype 7 typesize 4"; the counts are arrays, of which the line has the addresses only.
+    // 0x5 datatype 7 typesize 4"; the counts are arrays, and the line has only their addresses.
     if (in.take("sendcounts ")) {
         flags |= POINTERS_ONLY;
         return read_ignored(in, SENDCOUNTS);

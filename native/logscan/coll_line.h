@@ -59,7 +59,7 @@ struct KnownTail {
     CollTail values;
 };
 
-// What a line says; -1 and 0 where it does not, see `seen`.
+// Values of a line; -1 and 0 where missing, see `seen`.
 struct CollLine : CollTail {
     std::string_view op;
     std::uint64_t op_count = 0;
@@ -148,7 +148,7 @@ inline bool is_name_char(char c) {
     return static_cast<unsigned char>((c | 0x20) - 'a') < 26 || is_digit(c) || c == '_';
 }
 
-// Reads "Name: opCount ...", of which `tail` may know the end.
+// Reads "Name: opCount ..."; `tail` may know the end of the line.
 CollLine parse_coll(std::string_view message, const KnownTail* tail);
 
 }  // namespace logscan

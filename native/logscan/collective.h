@@ -47,7 +47,7 @@ public:
 
     // Adds the communicators of the lines that follow, whose process indices `processes` maps; what
     // their rows become is written to `rows`. False, and no row added, when the lines before
-    // might have changed how they were told apart.
+    // might have changed how they were separated.
     bool append(const Collectives& later, const std::vector<std::uint32_t>& processes,
                 std::vector<std::uint32_t>& rows);
 
@@ -59,7 +59,7 @@ private:
         std::uint64_t process;
         std::uint64_t ptr;
     };
-    // What a line says of its communicator, -1 where it does not.
+    // A line's facts about its communicator, -1 where unknown.
     struct Ranks {
         std::int32_t nranks;
         std::int32_t global_rank;

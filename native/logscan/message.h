@@ -19,7 +19,7 @@ enum class MessageKind : std::uint8_t {
     error_return = 8,
     structure = 9,
     misc = 10,
-    skipped = 255,  // rings, trees, buffers: says nothing a report needs
+    skipped = 255,  // rings, trees, buffers: holds nothing a report needs
 };
 
 // Kind of an INFO or TRACE message.

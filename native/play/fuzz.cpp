@@ -70,7 +70,7 @@ void check(std::string_view input, std::size_t choice) {
     Bytes bytes(input);
     const std::size_t nodes = choice % 12;
     const std::size_t rows = choice / 12 % 6;
-    // Most edges begin where they may: a graph that is refused tells little.
+    // Most edges begin where they may: a graph that is refused shows little.
     std::vector<std::int64_t> first = {0};
     for (std::size_t k = 0; k < nodes + rows; ++k) {
         first.push_back(first.back() + (bytes.number() & 3));

@@ -68,7 +68,7 @@ public:
     }
 
 private:
-    // False for the end of a kernel whose pace has changed since that end was told.
+    // False for the end of a kernel whose pace has changed since that end was set.
     bool takes_place(const Event& event) {
         Gpu& gpu = gpus_[place(network_.trace[place(event.node)])];
         if (event.node >= nodes_) {

@@ -35,7 +35,7 @@ struct Header {
     std::uint16_t size;     // of the record with its header, a multiple of 8
     std::uint8_t kind;      // Kind
     std::uint8_t small;     // by kind
-    std::uint32_t ordinal;  // counts the records of the process, so that a gap tells its length
+    std::uint32_t ordinal;  // counts the records of the process, so that a gap shows its length
     std::uint32_t comm;     // number of the communicator in the process; 0 none
 };
 
@@ -77,7 +77,7 @@ struct ApiBody {
     std::uint64_t count;
     std::uint64_t stream;
     std::uint64_t tag;
-    std::int32_t root;  // -1 not told
+    std::int32_t root;  // -1 unknown
     std::uint8_t func;  // as datatype the number of a name
     std::uint8_t datatype;
     std::uint16_t unused;
@@ -88,7 +88,7 @@ struct CallBody {
     std::uint64_t id;
     std::uint64_t api;  // id of the call of the application; 0 none
     std::uint64_t monotonic_ns;
-    std::uint64_t seq;  // all ones where not told
+    std::uint64_t seq;  // all ones where unknown
     std::uint64_t count;
     std::uint64_t send;
     std::uint64_t recv;
@@ -98,7 +98,7 @@ struct CallBody {
     std::uint8_t datatype;
     std::uint8_t algorithm;
     std::uint8_t protocol;
-    std::uint8_t channels;  // 0 not told, or 256
+    std::uint8_t channels;  // 0 unknown, or 256
     std::uint8_t variant;   // number of a name
     std::uint16_t unused;
     std::uint32_t unused_too;

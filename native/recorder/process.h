@@ -15,7 +15,7 @@ struct Device {
 
 std::string host_name();
 
-// World rank and size of the launcher's environment; "" and 0 where none says so.
+// World rank and size of the launcher's environment; "" and 0 where none has them.
 std::string world_rank();
 std::uint32_t world_size();
 

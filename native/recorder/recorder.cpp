@@ -14,8 +14,8 @@ namespace collscope::recorder {
 namespace {
 
 // A handle: what it is of in the upper bits, which no pointer of a process has, the number of its
-// call in the lower 48. So one of another process, as proxies pass them on, is told from ours only
-// by the process id beside it, and a pointer of the library's own always.
+// call in the lower 48. So one of another process, as proxies pass them on, differs from ours only
+// by the process id next to it. A pointer of the library's own always differs.
 enum class Of : std::uint64_t { nothing, group, api, call, kernel, phase, proxy_op };
 
 constexpr int kind_shift = 60;

@@ -1,6 +1,6 @@
 // What callbacks do: each makes at most one record and leaves. No callback waits, allocates, locks
-// or keeps anything of its own: a handle is a number that says what it is of, so that one that is
-// released late, twice or never harms nothing.
+// or keeps anything of its own. A handle is a number that holds what it belongs to. So a handle that
+// is released late, twice or never does no harm.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ struct Sampler {
 // may come late.
 struct Comm {
     Recorder* owner = nullptr;
-    std::atomic<std::uint32_t> number{0};  // 0: not known yet (v3 tells it with the first call)
+    std::atomic<std::uint32_t> number{0};  // 0: not known yet (v3 gives it with the first call)
     std::uint64_t hash = 0;
     Device device;
     std::array<Sampler, 2> samplers;  // of collectives, of Sends and Recvs
@@ -100,7 +100,7 @@ public:
     void kernel_stopped(void* handle, std::uint64_t timer);
     void stopped(void* handle);
 
-    // v3 tells a communicator with its calls.
+    // v3 describes a communicator with its calls.
     void identify(Comm& comm, std::uint64_t hash, const char* name, int rank);
 
     // For the writer.

@@ -8,7 +8,7 @@ namespace collscope::recorder {
 
 // How much is recorded; each has all of those before it.
 enum class Level : std::uint8_t {
-    off,      // communicators only, until the control file says otherwise
+    off,      // communicators only, until the control file changes it
     calls,    // no kernel times
     sampled,  // kernel times of windows of calls
     all,      // kernel times of every call

@@ -85,7 +85,7 @@ public:
 private:
     LocalRank& rank(int local) { return *ranks_[static_cast<std::size_t>(local)]; }
     const LocalRank& rank(int local) const { return *ranks_[static_cast<std::size_t>(local)]; }
-    // Runs `ready` until it says true. Errors of the library end the wait.
+    // Runs `ready` until it is true. Errors of the library end the wait.
     template <typename Ready>
     Status wait(int local, const Ready& ready);
     Status library_errors(int local);
@@ -313,10 +313,10 @@ Sight see_gpus(const GpuOptions& options, const gpu::Vendor*& vendor, std::strin
         // "NVIDIA H100 80GB HBM3 MIG 1g.10gb": an instance, which shares its GPU's address.
         const bool whole =
             device_name(libraries.runtime, device).find(" MIG ") == std::string::npos;
-        const bool told =
+        const bool named =
             whole && get &&
             get(address.data(), static_cast<int>(address.size()) - 1, device) == gpu::success;
-        out.gpus.emplace_back(told ? address.data() : "");
+        out.gpus.emplace_back(named ? address.data() : "");
     }
     return out;
 }

@@ -44,7 +44,7 @@ private:
     std::unordered_map<std::size_t, Exchange> exchanges_;
 };
 
-// Success, or "FUNCTION: <what the library says> (result N)". `comm` may be null.
+// Success, or "FUNCTION: <the library's text> (result N)". `comm` may be null.
 Status status_of(const gpu::CollectiveLibrary& library, int result, const char* function,
                  gpu::CommHandle comm = nullptr);
 

@@ -59,7 +59,7 @@ GpuChoice choose_gpus(const std::vector<Sight>& here, int mine, int per_process,
         first = mine * per_process;
     } else if (fewest < each) {
         out.error =
-            "a process needs " + number(each, "GPU") + " and sees " + std::to_string(fewest);
+            "a process needs " + number(each, "GPU") + " but sees " + std::to_string(fewest);
     } else {
         const auto same = [&](const Sight& sight) { return sight.gpus == here.front().gpus; };
         const bool own = fewest == each;  // no more than it needs: somebody counted them out
@@ -67,14 +67,14 @@ GpuChoice choose_gpus(const std::vector<Sight>& here, int mine, int per_process,
         const bool named = std::none_of(here.front().gpus.begin(), here.front().gpus.end(),
                                         [](const std::string& name) { return name.empty(); });
         if (std::all_of(here.begin(), here.end(), same) && (!twice.empty() || !own)) {
-            out.error = number(all, "GPU") + " are needed, there " +
+            out.error = number(all, "GPU") + " are needed, but there " +
                         (fewest == 1 ? "is 1" : "are " + std::to_string(fewest)) +
                         ", which every process sees";
         } else if (!twice.empty()) {
             out.error = twice;
         } else if (!own && !named) {
-            out.error = number(all, "GPU") + " are needed, and processes see " +
-                        std::to_string(fewest) + " each, which cannot be told apart";
+            out.error = number(all, "GPU") + " are needed, but processes see " +
+                        std::to_string(fewest) + " each, which cannot be distinguished";
         }
     }
     for (int i = 0; i < per_process; ++i) {

@@ -29,7 +29,7 @@ public:
     // Drops what it holds without freeing it, when freeing could wait forever.
     void leave();
 
-    // Success, or "cudaMalloc: <what the runtime says> (error 2)".
+    // Success, or "cudaMalloc: <the runtime's text> (error 2)".
     Status status_of(int rc, const char* function) const;
 
     const std::string& name() const { return name_; }

@@ -29,7 +29,7 @@ public:
 
     Datatype datatype() const { return datatype_; }
     int period() const { return period_; }
-    // False where the library may round: then `tolerance` says how far it may be off.
+    // False where the library may round: `tolerance` is then the largest error.
     bool exact() const { return exact_; }
 
     // Element `index` of the input of a rank.

@@ -32,7 +32,7 @@ std::size_t index_in(const std::array<std::string_view, N>& names, std::string_v
     const auto at = std::find(names.begin(), names.end(), text);
     if (at == names.end()) {
         fail(std::string(what) + " " + quoted(text) + " is unknown",
-             "schemas/plan.md lists the ones there are");
+             "schemas/plan.md lists the known ones");
     }
     return static_cast<std::size_t>(at - names.begin());
 }
@@ -105,7 +105,7 @@ private:
 
     static void once(bool first, std::string_view word) {
         if (!first) {
-            fail(std::string(word) + " stands twice", "Keep one of them");
+            fail(std::string(word) + " is given twice", "Keep one of them");
         }
     }
 
@@ -202,7 +202,7 @@ private:
             const std::optional<Datatype> type = datatype_named(value);
             if (!type) {
                 fail("datatype " + quoted(value) + " is unknown",
-                     "schemas/plan.md lists the ones there are");
+                     "schemas/plan.md lists the known ones");
             }
             cls.datatype = *type;
         } else if (key == "redop") {
@@ -334,7 +334,7 @@ private:
                         "Add a `transfers` line for each of its communicators");
                 }
             }
-            check_size(plan_, cls, stated_[i].size, "transfers say ");
+            check_size(plan_, cls, stated_[i].size, "transfers give ");
         }
     }
 

@@ -95,11 +95,11 @@ void check_class(const Plan& plan, Class& cls, const Keys& keys) {
     }
     if (takes_redop(cls.op) != cls.redop.has_value()) {
         fail(name + (cls.redop ? " has a redop" : " has no redop"),
-             "AllReduce, ReduceScatter and Reduce take one, the others do not");
+             "Only AllReduce, ReduceScatter and Reduce take one");
     }
     if (takes_root(cls.op) ? !cls.root && !p2p : cls.root.has_value()) {
         fail(name + (cls.root ? " has a root" : " has no root"),
-             "Broadcast, Reduce, Gather and Scatter take one, the others do not");
+             "Only Broadcast, Reduce, Gather and Scatter take one");
     }
     check_comms(plan, cls, name);
     if (p2p) {
@@ -110,7 +110,7 @@ void check_class(const Plan& plan, Class& cls, const Keys& keys) {
         if (cls.count > most_bytes / row) {
             fail(name + " has count " + std::to_string(cls.count), "No machine holds that much");
         }
-        check_size(plan, cls, has(keys, "size_bytes"), "count says ");
+        check_size(plan, cls, has(keys, "size_bytes"), "count gives ");
     }
 }
 

@@ -80,12 +80,12 @@ std::string not_joined(const StartedBy& started, const std::string& mpi) {
         return {};
     }
     const bool open_mpi = mpi.starts_with("openmpi");
-    const std::string offer = started.pmi && started.pmix ? "PMI and PMIx, and it took neither"
-                              : started.pmix              ? "PMIx, which it did not take"
-                              : started.pmi               ? "PMI-1 or PMI-2, which it did not take"
+    const std::string offer = started.pmi && started.pmix ? "PMI and PMIx, and it used neither"
+                              : started.pmix              ? "PMIx, which it did not use"
+                              : started.pmi               ? "PMI-1 or PMI-2, which it did not use"
                                                           : "it no PMI";
-    return started.launcher + " started " + std::to_string(started.size) + " processes, but to " +
-           mpi + " each is a job of its own: the launcher offers " + offer + ". " +
+    return started.launcher + " started " + std::to_string(started.size) + " processes, but " +
+           mpi + " treats each as a separate job: the launcher offers " + offer + ". " +
            remedy(started, open_mpi) + ".";
 }
 

@@ -70,7 +70,7 @@ void Watchdog::watch() {
     }
 }
 
-// Every process says what it waits for: the one that differs from the others is the one to look at.
+// Every process reports what it waits for: look at the process that differs.
 void Watchdog::expire() {
     const std::string message = what_ + ": no result on " + where_ + " within " +
                                 seconds(timeout_s_) + ", while " + phase_.load() +

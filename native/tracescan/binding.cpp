@@ -79,7 +79,7 @@ nb::dict to_python(Events& found) {
 
 nb::object scan_events(const nb::bytes& text, std::size_t end, bool exact, std::int64_t origin_us) {
     if (end > text.size()) {
-        throw nb::value_error("end lies behind the text");
+        throw nb::value_error("end is beyond the text");
     }
     std::optional<Events> found;
     {

@@ -251,7 +251,7 @@ private:
         return found.raw;
     }
 
-    // As it is written; empty for null.
+    // The text of the file; empty for null.
     std::string_view number_or_text() {
         if (cursor_.took_null()) {
             return {};
@@ -413,7 +413,7 @@ private:
         }
     }
 
-    // Whether an operator or annotation may tell of a collective or a step.
+    // Whether an operator or annotation may describe a collective or a step.
     // "c10d::_allgather_base_" of PyTorch before 2.4
     static bool is_told(const Event& event) {
         const std::string_view name = event.name.substr(event.name.empty() ? 0 : 1);

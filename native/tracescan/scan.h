@@ -9,7 +9,7 @@
 
 namespace tracescan {
 
-// Distinct JSON values as they are written, and the number of the event that has each one first.
+// Distinct JSON values as text of the file, and the number of the event that has each one first.
 struct Table {
     std::vector<std::string_view> values;
     std::vector<std::int32_t> first;
@@ -32,7 +32,7 @@ struct Calls {
     std::vector<std::int32_t> name;  // -1: a flow
     std::vector<std::int32_t> thread;
     std::vector<double> start_us;
-    std::vector<double> duration_us;  // -1: not told
+    std::vector<double> duration_us;  // -1: unknown
     std::vector<std::int64_t> correlation;
 };
 
@@ -47,7 +47,7 @@ struct Events {
     Calls calls;
     Others others;
     Table names;
-    Table devices;  // pairs: device, stream; of each the text, empty where it is not told
+    Table devices;  // pairs: device, stream; of each the text, empty where unknown
     Table streams;  // as long as `devices`, which has the first events
     Table call_names;
     Table threads;

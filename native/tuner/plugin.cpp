@@ -69,7 +69,7 @@ void report(const Context& context, const Row& row, const Call& call, Topic topi
         protocol_name(row.protocol), channels, row.line, outcome);
 }
 
-// The row for a call, logged; `available(row)` says whether the library can do what it wants.
+// The row for a call, logged; `available(row)`: whether the library can do what it wants.
 template <typename Available>
 const Row* choose(const Context& context, const Call& call, Available available) {
     const Row* row = context.table.find(call.collective, call.bytes, call.pipe_ops, call.registered,
@@ -117,7 +117,7 @@ int lower_cost(void* opaque, const Call& call, float** table, int rows, int colu
 }
 
 // What NCCL 2.21 offers, which takes a choice without looking at it: src/graph/tuning.cc there. It
-// does not tell whether LL128 is safe on the machine, so that is never chosen.
+// does not show whether LL128 is safe on the machine, so that is never chosen.
 bool offered_without_table(const Row& row, std::size_t nnodes, int collnet, int nvls_support) {
     const bool one_node = nnodes == 1;
     const bool reduces_all = row.collective == all_reduce;

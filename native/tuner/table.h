@@ -61,7 +61,7 @@ public:
     Table(const std::vector<Row>& rows, std::size_t nranks, std::size_t nnodes);
 
     // First row in the order of the file that is for this call and that `usable(row)` accepts, or
-    // null. `usable` is asked once per row until it says yes.
+    // null. `usable` is called once per row until it returns true.
     template <typename Usable>
     const Row* find(int collective, std::uint64_t bytes, int pipe_ops, int registered,
                     Usable usable) const {

@@ -9,7 +9,7 @@ CREATE VIEW sources AS SELECT
     substr(s.sha256, 1, 64) AS sha256, -- of the bytes as stored on disk
     s.kind,                    -- log, profile, trace, table, csv, metric
     s.dialect,                 -- format within the kind
-    s.library,                 -- nccl or rccl, where the source tells
+    s.library,                 -- nccl or rccl, where known
     s.library_version,         -- as printed
     s.lines,                   -- physical lines (text sources)
     s.parsed,                  -- lines that gave a record
@@ -29,7 +29,7 @@ CREATE VIEW communicators AS SELECT
     c.comm_hash,               -- commId printed by the library, hexadecimal
     c.matched_by,              -- commId, parent/color, globalrank, process group, inferred
     c.ranks_seen,              -- ranks with at least one line
-    c.name                     -- what the program calls it, as traces tell: mesh_tp
+    c.name                     -- what the program calls it, by its traces: mesh_tp
 FROM _comm c JOIN _run r USING (run_id);
 
 -- Private: the first trace or recording of each rank.
@@ -37,7 +37,7 @@ CREATE VIEW _traced AS SELECT
     run_id,                    -- run
     rank,                      -- world rank
     MIN(source_id) AS source_id, -- source
-    MAX(host) AS host          -- host, where told
+    MAX(host) AS host          -- host, where known
 FROM (
     SELECT s.run_id, COALESCE(k.rank, t.rank) AS rank, t.source_id, t.host
     FROM _trace t JOIN _source s USING (source_id) LEFT JOIN _trace_rank k USING (trace_id)
@@ -69,7 +69,7 @@ CREATE VIEW _call AS SELECT
     k.seq,                     -- order on it
     t.class_id,                -- class
     k.group_id,                -- calls launched together
-    t.tuning_id,               -- what a TUNING line says
+    t.tuning_id,               -- the choice in a TUNING line
     k.op_count,                -- opCount
     t.ranks_seen               -- ranks that logged it
 FROM _call_row k JOIN _call_total t USING (total_id);
@@ -116,7 +116,7 @@ CREATE VIEW call_totals AS SELECT
 FROM _call_total t JOIN _comm c USING (comm_id) JOIN _run r ON r.run_id = c.run_id
 LEFT JOIN _tuning u USING (tuning_id);
 
--- Keys of calls alone, of all runs: what a call shares with others stands in call_totals. For who reads
+-- Keys of calls alone, of all runs: call_totals has what a call shares with others. For who reads
 -- millions of them.
 CREATE VIEW call_keys AS SELECT
     call_id,                   -- key, see calls
@@ -141,7 +141,7 @@ CREATE VIEW classes AS SELECT
     l.backend,                 -- native, msccl, mscclpp
     n.calls,                   -- calls of the class in the run
     n.calls * l.size_bytes AS total_bytes, -- calls times size_bytes
-    w.kernel_calls,            -- calls whose kernel times tell transfer from waiting
+    w.kernel_calls,            -- calls whose kernel times separate transfer from waiting
     w.transfer_ns,             -- sum over those calls of the time after the last rank's arrival
     w.wait_ns,                 -- sum over those calls and their ranks of waiting
     w.kernel_observations,     -- kernels behind the two sums: one per rank and call

@@ -9,7 +9,7 @@ CREATE VIEW kernels AS SELECT
     n.family,                  -- nccl, rccl, msccl, mscclpp, custom; NULL: no collective
     e.kind,                    -- kernel or copy
     e.device,                  -- device as the source names it
-    e.stream,                  -- CUDA or HIP stream, or the hardware queue where only that is told
+    e.stream,                  -- CUDA or HIP stream, or the hardware queue where only that is known
     e.rank,                    -- rank in its communicator; of a trace the world rank
     e.nranks,                  -- ranks of the communicator
     e.comm_ptr,                -- its communicator's pointer in an RCCL kernel trace, see members
@@ -20,10 +20,10 @@ CREATE VIEW kernels AS SELECT
     e.end_ns,                  -- end on the same clock, NULL when never printed, or no true time
     e.end_ns - e.start_ns AS duration_ns, -- duration
     e.launch_ns,               -- start of the host call that launched it, on the same clock
-    j.call_id,                 -- call it executed, NULL where no log line or trace tells it
+    j.call_id,                 -- call it executed, NULL where no log line or trace has it
     j.transfer_ns,             -- part after the call's last rank came; NULL: not known, or warm-up
     j.wait_ns,                 -- duration minus transfer_ns
-    j.exposed_ns               -- part with no compute kernel beside it
+    j.exposed_ns               -- part not hidden by compute
 FROM _kernel e JOIN _source s USING (source_id) JOIN _run r USING (run_id)
 LEFT JOIN _kernel_name n USING (name_id) LEFT JOIN _kernel_call j USING (kernel_id);
 
@@ -32,11 +32,11 @@ CREATE VIEW traces AS SELECT
     r.label AS run,            -- run
     t.trace_id,                -- key
     t.source_id,               -- source, see sources
-    COALESCE(k.rank, t.rank) AS rank, -- world rank; where the trace tells none, its file's name (rank3), else the smallest free
-    t.world_size,              -- ranks of the job, where told
-    t.host,                    -- host, where told
+    COALESCE(k.rank, t.rank) AS rank, -- world rank; where the trace has none, by its file's name (rank3), else the smallest free
+    t.world_size,              -- ranks of the job, where known
+    t.host,                    -- host, where known
     t.device,                  -- device as the source names it
-    t.gpu,                     -- what the GPU is, where told
+    t.gpu,                     -- what the GPU is, where known
     t.kernels,                 -- kernels, copies and memsets
     k.trace_id IS NOT NULL AS used, -- 0: left out, another trace of the run has its rank
     k.clock_offset_ns,         -- clock ahead of the first comparable trace's; removed before waits
@@ -68,9 +68,9 @@ CREATE VIEW rank_times AS SELECT
     k.compute_ns,              -- a kernel ran that is no collective
     k.copy_ns,                 -- a copy or memset ran
     k.collective_ns,           -- a collective ran
-    k.exposed_ns,              -- collective time with no compute kernel beside it
-    k.hidden_ns,               -- collective time beside a compute kernel
-    k.copy_only_ns,            -- of exposed_ns, beside a copy or memset
+    k.exposed_ns,              -- collective time not hidden by compute
+    k.hidden_ns,               -- collective time hidden by compute
+    k.copy_only_ns,            -- part of exposed_ns during a copy or memset
     k.idle_ns,                 -- nothing ran
     k.calls,                   -- collectives of the rank, warm-up left out
     k.duration_ns,             -- summed time of these calls: transfer, wait and unknown
@@ -78,7 +78,7 @@ CREATE VIEW rank_times AS SELECT
     k.wait_ns,                 -- of duration_ns, before the last rank came
     k.unknown_ns,              -- of duration_ns, not known which
     k.late_of,                 -- synchronising calls that every rank seen took part in
-    k.late_last,               -- of late_of, those the rank came last to by more than the clocks' error
+    k.late_last,               -- of late_of, those where the rank arrived last by more than the clocks' error
     k.late_behind,             -- of late_of, those where it was late by half of late_typical_ns or more
     k.late_typical_ns,         -- half of its lateness is of calls where it was this late or later
     k.late_max_ns,             -- its largest lateness
@@ -98,17 +98,17 @@ CREATE VIEW rank_waits AS SELECT
     run,                       -- run
     origin,                    -- trace, kernel_log or recording
     rank,                      -- world rank
-    host,                      -- host, where told
+    host,                      -- host, where known
     device,                    -- device as the source names it
     bus_id,                    -- PCI bus id, of a kernel_log
-    gpu,                       -- what the GPU is, where told
+    gpu,                       -- what the GPU is, where known
     calls,                     -- collectives of the rank, warm-up left out
     duration_ns,               -- summed time of these calls: transfer, wait and unknown
     transfer_ns,               -- of duration_ns, after the last rank came
     wait_ns,                   -- of duration_ns, before the last rank came
     unknown_ns,                -- of duration_ns, not known which
     late_of,                   -- synchronising calls that every rank seen took part in
-    late_last,                 -- of late_of, those the rank came last to by more than the clocks' error
+    late_last,                 -- of late_of, those where the rank arrived last by more than the clocks' error
     late_behind,               -- of late_of, those where it was late by half of late_typical_ns or more
     late_typical_ns,           -- half of its lateness is of calls where it was this late or later
     late_max_ns,               -- its largest lateness
@@ -152,7 +152,7 @@ FROM (
     WHERE j.transfer_ns > 0 AND l.size_bytes > 0 AND l.nranks > 1)
 GROUP BY run, rank;
 
--- Node, GPU and NICs of each rank, where the sources tell them.
+-- Node, GPU and NICs of each rank, where the sources name them.
 CREATE VIEW rank_places AS SELECT
     r.label AS run,            -- run
     o.rank,                    -- world rank
@@ -183,7 +183,7 @@ FROM (
     FROM _trace_rank k JOIN _trace t USING (trace_id) JOIN _source s USING (source_id)) o
 JOIN _run r USING (run_id) WHERE o.rank IS NOT NULL AND o.place IS NOT NULL;
 
--- Waiting, lateness and bandwidth of the ranks of each GPU, node and NIC, where the sources tell them.
+-- Waiting, lateness and bandwidth of the ranks of each GPU, node and NIC, where the sources name them.
 CREATE VIEW place_times AS SELECT
     o.run,                     -- run
     o.kind,                    -- GPU, node or NIC
@@ -192,7 +192,7 @@ CREATE VIEW place_times AS SELECT
     SUM(w.calls) AS calls,     -- collectives of those ranks, warm-up left out
     SUM(w.transfer_ns) AS transfer_ns, -- sum, after the last rank came
     SUM(w.wait_ns) AS wait_ns, -- sum, before the last rank came
-    SUM(w.late_last) AS late_last, -- calls that one of them came last to
+    SUM(w.late_last) AS late_last, -- calls where one of them arrived last
     SUM(w.late_total_ns) AS late_total_ns, -- sum of their lateness, against the second last rank
     SUM(w.caused_wait_ns) AS caused_wait_ns, -- what the others would wait less, had it come with the second last
     SUM(v.moved_bytes) / NULLIF(SUM(v.moved_ns), 0) AS busbw_gbps -- mean of their calls, by time
@@ -208,8 +208,8 @@ CREATE VIEW stream_overlaps AS SELECT
     k.rank,                    -- world rank
     o.stream,                  -- stream as the trace names it
     o.total_ns,                -- collective time
-    o.exposed_ns,              -- collective time with no compute kernel beside it
-    o.hidden_ns                -- collective time beside a compute kernel
+    o.exposed_ns,              -- collective time not hidden by compute
+    o.hidden_ns                -- collective time hidden by compute
 FROM _trace_stream o JOIN _trace_rank k USING (trace_id) JOIN _trace t USING (trace_id)
 JOIN _source s USING (source_id) JOIN _run r USING (run_id);
 
@@ -221,11 +221,11 @@ CREATE VIEW call_times AS SELECT
     k.seq,                     -- order on the communicator, from 0
     k.class_id,                -- class, see classes
     c.ranks_traced,            -- ranks whose trace shows it
-    c.ranks_expected,          -- ranks of its group, traced or not; NULL: nothing tells them
+    c.ranks_expected,          -- ranks of its group, traced or not; NULL: unknown
     c.transfer_ns,             -- last rank's start to last end; NULL where a rank is not there
     c.start_skew_ns,           -- first to last start; NULL: clocks cannot be compared
     c.end_skew_ns,             -- first to last end
-    c.last_rank,               -- world rank that came last, NULL within the clocks' error
+    c.last_rank,               -- world rank that arrived last, NULL within the clocks' error
     c.lateness_ns,             -- last start after the second last
     c.warm_up,                 -- 1: first of its group and far longer than the rest; in no sum
     c.suspect,                 -- 1: the shortest kernel contradicts transfer_ns by more than 10 %
@@ -271,7 +271,7 @@ GROUP BY run, comm_id, class_id, window;
 CREATE VIEW progress AS SELECT
     r.label AS run,            -- run
     p.group_name,              -- process group or communicator
-    p.rank,                    -- world rank where the group's ranks are told, else rank in the group
+    p.rank,                    -- world rank where the group's ranks are known, else rank in the group
     p.last_called,             -- last collective called
     p.last_completed,          -- last known to be completed
     p.first_missing,           -- first that another rank called and this one did not

@@ -1,9 +1,9 @@
--- What a library said, and what was wrong with the sources.
+-- What a library printed, and what was wrong with the sources.
 
 -- Connections between ranks and what carries them.
 CREATE VIEW links AS SELECT
     r.label AS run,            -- run
-    m.comm_id,                 -- NULL when the line does not tell
+    m.comm_id,                 -- NULL when the line does not show it
     l.src_rank,                -- sender, rank in the communicator
     l.dst_rank,                -- receiver, rank in the communicator
     l.direction,               -- send, receive, or NULL
@@ -20,7 +20,7 @@ FROM _link l JOIN _source s USING (source_id) JOIN _run r USING (run_id)
 LEFT JOIN _process p USING (process_id)
 LEFT JOIN (SELECT DISTINCT handle_id, comm_id FROM _member) m ON m.handle_id = l.handle_id;
 
--- Environment and configuration values that the library said it used.
+-- Environment and configuration values that the library printed as used.
 CREATE VIEW settings AS SELECT
     r.label AS run,            -- run
     t.name,                    -- variable or configuration field

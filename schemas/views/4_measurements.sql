@@ -34,7 +34,7 @@ CREATE VIEW measurements AS SELECT
     m.device,                  -- device of the slowest rank
     m.host,                    -- host of the slowest rank
     m.status,                  -- ok, wrong, failed, timeout, skipped; contradictory: its columns contradict each other
-    m.message,                 -- what the library said, or why, when status is not ok
+    m.message,                 -- the library's message, or why, when status is not ok
     m.scaled_from,             -- ranks of the job, where fewer were measured
     s.path,                    -- path of the source
     m.line                     -- line in the source
@@ -70,7 +70,7 @@ CREATE VIEW copies AS SELECT
     c.n_wrong,                 -- wrong bytes, NULL when not checked
     c.checked,                 -- all or sample: what n_wrong looked at
     c.status,                  -- ok, wrong, failed, timeout, skipped, contradictory
-    c.message,                 -- what the runtime said, when status is not ok
+    c.message,                 -- the runtime's message, when status is not ok
     c.device,                  -- name of the GPU copied from, or of the processor
     c.runtime,                 -- name and version of the GPU runtime, or of MPI
     c.hostname,                -- host
@@ -87,7 +87,7 @@ CREATE VIEW copy_samples AS SELECT
     p.time_us                  -- one repetition, mean of the sample's repetitions
 FROM _copy_sample p JOIN _copy c USING (copy_id) JOIN _run r USING (run_id);
 
--- Computation beside collectives: what each rank's work and the calls cost each other.
+-- Compute and collectives at the same time: how each rank's work and the calls slow each other.
 CREATE VIEW interference AS SELECT
     r.label AS run,            -- run
     i.interference_id,         -- key
@@ -109,14 +109,14 @@ CREATE VIEW interference AS SELECT
     i.compute_description,     -- what it computes
     i.channels,                -- as the launch set them, NULL: the library's choice
     i.priority,                -- of the calls' stream: high, normal; NULL on the host
-    i.compute_alone_us,        -- a batch of work with nothing beside it, median
+    i.compute_alone_us,        -- a batch of work alone, median
     i.compute_with_us,         -- the same work while calls run all the time
-    i.relative_compute,        -- performance beside calls / alone, median over rounds
+    i.relative_compute,        -- performance with calls / alone, median over rounds
     i.relative_compute_mad,    -- median absolute deviation of that
     i.relative_compute_noise,  -- standard deviation of the ratio of two undisturbed batches
-    i.comm_alone_us,           -- one call with nothing beside it, median
+    i.comm_alone_us,           -- one call alone, median
     i.comm_with_us,            -- one call while work runs all the time
-    i.relative_busbw,          -- bus bandwidth beside work / alone, median over rounds
+    i.relative_busbw,          -- bus bandwidth with work / alone, median over rounds
     i.relative_busbw_mad,      -- median absolute deviation of that
     i.relative_busbw_noise,    -- standard deviation of the ratio of two undisturbed batches
     i.busbw_alone_gbps,        -- of comm_alone_us
@@ -145,8 +145,8 @@ CREATE VIEW metrics AS SELECT
     m.label,                   -- setting, library or machine measured
     m.name,                    -- what was measured
     m.value,                   -- figure
-    m.unit,                    -- its unit, NULL when the source does not tell
-    m.higher_is_better,        -- 1, 0, NULL when the unit does not tell
+    m.unit,                    -- its unit, NULL when the source lacks it
+    m.higher_is_better,        -- 1, 0, NULL when the unit does not show it
     s.path,                    -- path of the source
     m.line                     -- line in the source
 FROM _metric m JOIN _run r USING (run_id) JOIN _source s USING (source_id);

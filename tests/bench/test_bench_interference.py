@@ -194,7 +194,7 @@ def test_the_model_and_its_caveat() -> None:
     report = build_interference([measured(), measured(rank=1, relative_compute=0.99)])
     said = render_interference(report, "text")
     assert "R = 1 - channels / multiprocessors" in said
-    assert "take it as a bound" in " ".join(said.split())
+    assert "Use it as a bound" in " ".join(said.split())
     line = next(line for line in said.splitlines() if line.startswith("AllReduce"))
     # class, size, compute, channels, R, +-, worst, noise, model, SMs lost, samples
     assert line.split()[-8:] == [
@@ -217,7 +217,7 @@ def test_rows_of_different_classes_look_different() -> None:
     alike = render_interference(
         build_interference([measured(op=op) for op in ("AllReduce", "ReduceScatter")]), "text"
     )
-    assert "All calls: Bfloat16, 4 ranks, out of place, beside kernel." in alike
+    assert "All calls: Bfloat16, 4 ranks, out of place, during kernel." in alike
     assert alike.count("ReduceScatter ") == 2
 
 

@@ -230,7 +230,7 @@ def test_rounds_are_one_row_and_the_worst_status_shows() -> None:
     (row,) = build_copies(memcpy_csv.parse("\n".join((HEADER, *rows, ""))).copies).rows
     assert (row.time_ns, row.status, row.rounds) == (2000.0, "wrong", 5)
     text = rendered(rows)
-    assert "Not measured, or not right" in text
+    assert "Not measured, or wrong" in text
     assert "7 bytes wrong" in text
 
 

@@ -34,7 +34,7 @@ from collscope.bench.p2p_plan import (
 from collscope.errors import UsageError
 from collscope.model import CopyTime, Measurement, Op
 from collscope.programs import installed_replayer, launchers
-from collscope.replay.mpi import Place
+from collscope.replay.mpi import LaunchedRank
 from collscope.replay.parse import parse_plan
 from collscope.replay.results import relabel
 from collscope.replay.session import Method, Session, Target
@@ -146,8 +146,8 @@ def test_a_ping_pong_alternates_and_shares_no_class_with_the_bandwidths() -> Non
 
 
 def test_a_rank_of_a_launcher_is_refused(tmp_path: Path) -> None:
-    session = Session(Method(), place=Place(0, 2))
-    with pytest.raises(UsageError, match="Run the command alone"):
+    session = Session(Method(), place=LaunchedRank(0, 2))
+    with pytest.raises(UsageError, match="Run the command without a launcher"):
         run_p2p(P2pRequest(2), session, Target(tmp_path / "t.db", "main"))
 
 
@@ -229,7 +229,7 @@ def test_variants_take_turns_in_one_command(db_path: Path, tmp_path: Path) -> No
     assert "Pair 1:0, GB/s" in outcome.out
     assert "one-way base" in outcome.out
     assert "two-way two" in outcome.out
-    assert "plot: nothing to draw: it takes two pairs" in outcome.err
+    assert "plot: nothing to draw: a plot needs two pairs" in outcome.err
 
 
 @needs_replayer
@@ -316,7 +316,7 @@ def test_one_slow_gpu_of_four_is_found_though_half_of_the_pairs_are_slow() -> No
     pairs = parse_pairs("all", 4)
     found = _told([_one_way(p, SLOW_US if 3 in p else FAST_US) for p in pairs], nranks=4)
     assert {(s.src, s.dst) for s in found.slow_pairs} == {p for p in pairs if 3 in p}
-    assert "All of these are pairs of rank 3." in render_p2p(found, "text")
+    assert "All these pairs include rank 3." in render_p2p(found, "text")
 
 
 def test_rounds_count_alike_and_wrong_data_has_no_time() -> None:
@@ -333,7 +333,7 @@ def test_rounds_count_alike_and_wrong_data_has_no_time() -> None:
     assert tuple(notice.text for notice in notice_notes(found)) == (
         "one-way of 1 MiB: timeout in 1 case",
         "one-way of 1 MiB: wrong in 1 case: element 0 is 1, expected 2",
-        "2 pairs and sizes were not reached.",
+        "2 pairs and sizes were not measured.",
     )
 
 

@@ -86,7 +86,7 @@ def test_an_armed_job_is_recorded_disarmed_and_reported(tmp_path: Path) -> None:
         assert rank.ask(calls=2) == 0
     assert done.code == 0, done.err
     assert job.masks == [CALL_EVENTS | KERNEL_EVENTS, 0]
-    assert "CUDA graphs that were captured before keep the mask" in done.err
+    assert "CUDA graphs captured earlier keep their mask" in done.err
     assert "collscope report, run x" in done.out
     assert "recorded a call" not in done.err
     # Of the 3 before, the 4 armed and the 6 after: the 4, with their GPU times.
@@ -133,7 +133,7 @@ def test_a_service_that_fails_while_it_arms_is_disarmed(tmp_path: Path) -> None:
         with service(silent) as address:
             done = collscope("attach", address, tmp_path, "--db", tmp_path / "a.db")
     assert (done.code, masks) == (3, [CALL_EVENTS | KERNEL_EVENTS, 0])
-    assert "gave no answer" in done.err
+    assert "did not answer" in done.err
 
 
 def test_a_job_that_cannot_be_disarmed_is_reported_with_the_command(tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_sql_is_given_up(store: Path) -> None:
     done = collscope("sql", endless, "--db", store, "--timeout", "0.05")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "collscope: query: not done after 0.05 s. Ask for less, or raise --timeout.\n"
+        "collscope: query: not finished after 0.05 s. Ask for less, or raise --timeout.\n"
     )
 
 
@@ -265,7 +265,7 @@ def test_sql_is_given_up_within_one_call_of_a_function(store: Path) -> None:
     done = _process("sql", endless, "--db", store, "--timeout", "0.05")
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr == (
-        b"collscope: query: not done after 0.05 s. Ask for less, or raise --timeout.\n"
+        b"collscope: query: not finished after 0.05 s. Ask for less, or raise --timeout.\n"
     )
 
 
@@ -331,8 +331,8 @@ def test_ctrl_c_says_what_an_ingest_kept(
     done = collscope(*command)
     assert (done.code, done.out.count("observations")) == (130, 2)
     assert done.err == (
-        f"collscope: ingest: interrupted. 2 of 4 files are read and kept in {db}; run it again to "
-        "go on.\n"
+        f"collscope: ingest: interrupted. 2 of 4 files are read and kept in {db}; run the command "
+        "again to continue.\n"
     )
     monkeypatch.undo()
     again = collscope(*command)

@@ -43,7 +43,7 @@ def test_debug_keeps_the_exit_code(traced: Path) -> None:
 def test_a_step_may_be_slower_by_the_users_threshold(traced: Path) -> None:
     slower = collscope("check", "d", "l", "--db", traced, "--threshold", "300")
     assert slower.code == 1
-    assert "--total-threshold is 2 %" in slower.out
+    assert "The limit is 2 % (--total-threshold)" in slower.out
     loose = ("--threshold", "300", "--total-threshold", "300", "--resolution", "30")
     assert collscope("check", "d", "l", "--db", traced, *loose).code == 0
 
@@ -130,11 +130,11 @@ def test_names_that_are_no_files_are_refused(
     log = samples / "nccl" / "ddp" / "rank0.log"
     memory = collscope("ingest", log, "--db", ":memory:")
     assert (memory.code, memory.err) == (
-        3, "collscope: :memory:: no file, and a store is one. Name a file with --db.\n"
+        3, "collscope: :memory:: not a file, but a store must be one. Name a file with --db.\n"
     )  # fmt: skip
     for arguments in (("ingest", log, "--db", "s3://b/t.db"), ("report", "--db", "s3://b/t.db")):
         outcome = collscope(*arguments)
-        assert (outcome.code, "an address, and collscope" in outcome.err) == (3, True)
+        assert (outcome.code, "an address, but collscope" in outcome.err) == (3, True)
     assert collscope("ingest", log, "--db", "t.db").code == 0
     output = collscope("report", "--db", "t.db", "-o", "s3://b/r.html")
     assert (output.code, "Name one with -o" in output.err) == (3, True)
@@ -146,7 +146,7 @@ def test_two_stars_are_any_folders(samples: Path, tmp_path: Path) -> None:
     assert outcome.code == 0
     assert "nccl/ddp/rank0.log" in outcome.out
     nothing = collscope("ingest", f"{samples}/*.nothing", "--db", tmp_path / "t.db")
-    assert "a pattern that no file fits" in nothing.err
+    assert "a pattern that matches no file" in nothing.err
 
 
 def test_a_run_that_is_not_there_is_named_without_an_option(traced: Path) -> None:
@@ -355,7 +355,7 @@ def test_a_query_that_is_no_text_is_wrong_use(traced: Path) -> None:
         ("{db}", 2, "Run 'collscope report --db {db}'."),
         ("nosuch.log", 2, "Run 'collscope ingest nosuch.log'."),
         ("reprot", 2, "Did you mean 'report'"),
-        ("--db {db} runs", 2, "--db: an option of the commands. Write it behind"),
+        ("--db {db} runs", 2, "--db: an option of commands. Write it after"),
         ("-V", 2, "Write --version"),
         ("ingest nosuch", 3, "nosuch: no such file or folder."),
         ("ingest trce {db}", 2, "Did you mean 'trace'"),

@@ -120,7 +120,7 @@ def test_what_cannot_be_run(tmp_path: Path) -> None:
     start = ("record", "--out", tmp_path / "files", "--db", tmp_path / "a.db", "--")
     done = collscope(*start, tmp_path / "nothing")
     assert done.code == 5
-    assert "Check the command behind --" in done.err
+    assert "Check the command after --" in done.err
     assert not (tmp_path / "files").exists()
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "old").write_text("x")
@@ -180,7 +180,7 @@ def test_recordings_are_read_and_their_cost_is_shown(
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"{installed_recorder()} all\n")
     # 2 × 680 000 ns of 68 callbacks: the totals of the two samples.
-    assert "The recorder took 20000 ns of the job's threads per event" in done.stderr
+    assert "The recorder used 20000 ns of the job's threads per event" in done.stderr
     assert "The log was not read" in done.stderr
     assert rows(tmp_path / "a.db", "SELECT COUNT(*) FROM calls") == [(7,)]
 
@@ -217,7 +217,7 @@ def test_another_plugin_of_the_job_is_kept_and_the_log_is_read(
         pytest.skip("the recorder was not built")
     monkeypatch.setenv("NCCL_PROFILER_PLUGIN", "inspector")
     done = run(*command(tmp_path, job, "--level", "all"), "0")
-    assert "NCCL_PROFILER_PLUGIN is inspector. A process loads one plugin" in done.stderr
+    assert "NCCL_PROFILER_PLUGIN is inspector. A process loads one profiler plugin" in done.stderr
     assert "run the job twice" in done.stderr
     assert rows(tmp_path / "a.db", "SELECT op, count FROM calls") == [("AllReduce", 1024)] * 2
 

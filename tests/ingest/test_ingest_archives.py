@@ -152,7 +152,7 @@ def test_a_cut_archive_keeps_its_beginning(
     packed.write_bytes(whole[: len(whole) * 7 // 10])
     db = tmp_path / "t.db"
     done = collscope("ingest", "log", packed, "--db", db)
-    assert "a damaged archive: nothing after this place is read" in done.out + done.err
+    assert "a damaged archive: nothing after the damage is read" in done.out + done.err
     if kind != "zip":  # whose list of members stands at its end
         assert done.code == 0
         assert rows(db, "SELECT COUNT(*) FROM sources WHERE path LIKE '%rank0.log'") == [(1,)]
@@ -179,7 +179,7 @@ def test_an_archive_from_standard_input(
             monkeypatch.setattr("sys.stdin", file)
             done = collscope("ingest", command, "-", "--db", tmp_path / f"{command}.db")
         assert done.code == code
-    assert "a tar archive, and its members are not read here" in done.err
+    assert "a tar archive; its members are not read here" in done.err
 
 
 def test_an_archive_without_files_says_so(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_an_option_reads_a_source_again(
     view = "metrics" if kind == "metric" else "measurements"
     counted = rows(db_path, f"SELECT COUNT(*) FROM {view}")
     done = collscope("ingest", kind, path, "--db", db_path, *options)
-    assert (done.code, "read again, in place of" in done.out) == (0, True)
+    assert (done.code, "read again; replaces its" in done.out) == (0, True)
     assert rows(db_path, query) == expected
     assert rows(db_path, f"SELECT COUNT(*) FROM {view}") == counted
     assert rows(db_path, "SELECT COUNT(*) FROM sources") == [(1,)]
@@ -212,7 +212,7 @@ def test_a_replay_csv_with_new_content_under_its_old_path(db_path: Path) -> None
     path.write_text(OWN.replace("2.28.9", "2.29.2"))
     done = collscope("ingest", "csv", path, "--db", db_path)
     assert done.code == 0
-    said = f"1 x path_with_other_bytes: {path} is in this run already with other bytes (source 1)"
+    said = f"1 x path_with_other_bytes: {path} is already in this run with other content (source 1)"
     assert said in done.out
     found = rows(db_path, "SELECT code FROM diagnostics WHERE code LIKE 'path%'")
     assert found == [("path_with_other_bytes",)]
@@ -278,7 +278,9 @@ def test_a_log_without_foreign_lines_is_searched_for_nothing_else(
 def test_what_another_program_keeps_to_itself_says_what_to_export(
     tmp_path: Path, name: str, words: str
 ) -> None:
-    content = b"\x0a\x12\x08\x01binary" * 20
+    # Nsight Systems keeps what the program printed: its file holds lines of a log.
+    printed = b"\nn:1:1 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\nNCCL version 2.23.4\n"
+    content = b"\x0a\x12\x08\x01binary" * 20 + printed
     path = tmp_path / name
     path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     outcome = collscope("ingest", path, "--db", tmp_path / "t.db")

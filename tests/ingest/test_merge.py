@@ -74,7 +74,7 @@ def test_a_file_of_two_stores_counts_once(samples: Path, tmp_path: Path) -> None
     first, second = ingest(tmp_path / "1.db", logs[:3]), ingest(tmp_path / "2.db", logs[1:])
     outcome = collscope("merge", first, second, "--db", tmp_path / "m.db")
     assert (
-        "2 stores, 4 sources, 1 run (main), 2 sources of several stores counted once" in outcome.out
+        "2 stores, 4 sources, 1 run (main), 2 sources in several stores counted once" in outcome.out
     )
     assert views(tmp_path / "m.db") == views(ingest(tmp_path / "all.db", logs))
 

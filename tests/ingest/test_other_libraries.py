@@ -50,14 +50,14 @@ def in_one_line(text: str) -> str:
 
 def test_a_name_of_communication_is_in_the_first_lines(tmp_path: Path, db_path: Path) -> None:
     found = in_one_line(report(db_path, traces(tmp_path, NCCL, UNKNOWN)))
-    doubt = found.index("Kernels that may be collectives by their names count as compute: 33.3 %")
+    doubt = found.index("Kernels whose names suggest collectives count as compute: 33.3 %")
     assert doubt < found.index("collectives take")
     assert UNKNOWN in found[doubt:]
 
 
 def test_an_option_names_a_collective(tmp_path: Path, db_path: Path) -> None:
     found = report(db_path, traces(tmp_path, NCCL, UNKNOWN), "--collective", "^vendor_=AllReduce")
-    assert "may be collectives" not in in_one_line(found)
+    assert "suggest collectives" not in in_one_line(found)
     got = collscope("sql", "--db", db_path, "SELECT DISTINCT op FROM classes").out
     assert "AllReduce" in got
     assert UNKNOWN in found
@@ -80,12 +80,12 @@ def test_another_form_is_refused(tmp_path: Path, db_path: Path, option: str) -> 
 def test_the_collectives_part_of_a_fused_kernel_is_not_known(tmp_path: Path, db_path: Path) -> None:
     found = in_one_line(report(db_path, traces(tmp_path, NCCL, FUSED)))
     assert (
-        "Kernels that carry out a collective and compute as well (50.0 % of the collectives' kernel"
-        " time)" in found
+        "Kernels that combine a collective with compute (50.0 % of the collectives' kernel time)"
+        in found
     )
 
 
 def test_advice_on_sizes_is_true_of_other_libraries(tmp_path: Path, db_path: Path) -> None:
     found = in_one_line(report(db_path, traces(tmp_path, FUSED)))
-    assert "take them from the job's own code" in found
+    assert "get them from the job's own code" in found
     assert "ProfilerActivity.CPU and record_shapes" not in found

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 from trace_builder import COMM, US, Job
 
 from collscope.match.extras import join_extras
-from collscope.match.observations import COLUMNS, Observations
 from collscope.match.run import match_run
+from collscope.match.run_rows import RunRows
 from collscope.timeline.analyse import analyse
 
 
@@ -26,10 +25,7 @@ def test_two_communicators_of_the_same_ranks_and_calls_are_two() -> None:
             job.compute_free[rank] = job.comm_free[rank]
     job.forget_groups()
     timeline = analyse(job.traces())
-    columns = {name: np.empty(0, dtype) for name, dtype in COLUMNS.items()}
-    tuning = {"row": np.empty(0, np.int64), "setting": np.empty(0, np.int32)}
-    no_logs = Observations([], [], columns, tuning, [])
-    matched = match_run(no_logs, [], [])
+    matched = match_run(RunRows([]), [], [])
     index = join_extras(matched, [], timeline.rows, timeline.calls, timeline.times.arrival).traced
     assert len(matched.comms) == 2
     assert sorted(index.tolist()) == list(range(16))

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collscope._align import merge_order
+from collscope._align import ChainMerger
 from collscope.ingest.commands import ingest_logs
 from collscope.match.observations import COLUMNS, Observations, Signature
 from collscope.match.run import Matched, match_run
+from collscope.match.run_rows import Log, RunRows
 from collscope.model import Op
 from collscope.model.comm_handle import CommHandle, Process
 
@@ -24,9 +25,10 @@ _SENDS = [Signature(op, "native", 8, 7, 0, peer, 0) for op in (Op.SEND, Op.RECV)
 
 
 def _merged(chains: Sequence[Sequence[int]], nodes: int) -> tuple[list[int], int]:
-    chain = [c for c, own in enumerate(chains) for _ in own]
-    node = [n for own in chains for n in own]
-    order, contradictions = merge_order(np.array(chain, np.int32), np.array(node, np.int32), nodes)
+    merger = ChainMerger(nodes)
+    for own in chains:
+        merger.add(np.array(own, np.int32))
+    order, contradictions = merger.merge()
     return order.tolist(), contradictions
 
 
@@ -36,8 +38,9 @@ def test_merge_by_hand() -> None:
     assert _merged([[1, 0, 1]], 2) == ([1, 0], 0)  # the first occurrence counts
     assert _merged([], 3) == ([0, 1, 2], 0)
     assert _merged([[7, 0]], 1) == ([0], 0)  # 7 is no node
-    with pytest.raises(ValueError, match="equal length"):
-        merge_order(np.zeros(1, np.int32), np.zeros(2, np.int32), 1)
+    assert _merged([[-1, 1, -(2**31)], [0]], 2) == ([0, 1], 0)
+    with pytest.raises(ValueError, match="negative"):
+        ChainMerger(-1)
 
 
 @given(st.permutations(range(12)), st.lists(st.sets(st.integers(0, 11)), max_size=5))
@@ -80,7 +83,8 @@ def _match(
         columns["task"] = np.array(tasks, columns["task"].dtype)
     tuning = {"row": np.empty(0, np.int64), "setting": np.empty(0, np.int32)}
     observed = Observations(handles, _SIGNATURES + _SENDS, columns, tuning, [])
-    return match_run(observed, [Process(f"n{p}") for p in range(len(logs))], [])
+    run = RunRows([Log(handles, _SIGNATURES + _SENDS, [], len(rows), lambda _: observed)])
+    return match_run(run, [Process(f"n{p}") for p in range(len(logs))], [])
 
 
 @st.composite

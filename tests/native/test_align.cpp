@@ -70,13 +70,17 @@ void survives_its_limit() {
 
 void merges_orders() {
     using Nodes = std::vector<std::int32_t>;
-    const auto merged = [](const Nodes& chain, const Nodes& node, std::int32_t nodes) {
-        return align::merge_order(chain, node, nodes);
+    const auto merged = [](const std::vector<Nodes>& chains, std::int32_t nodes) {
+        align::ChainMerger merger(nodes);
+        for (const Nodes& chain : chains) {
+            merger.add(chain);
+        }
+        return merger.merge();
     };
-    CHECK(merged({0, 0, 1, 1}, {2, 0, 0, 1}, 4).order == (Nodes{2, 0, 1, 3}));
-    CHECK(merged({0, 0, 1, 1}, {0, 1, 1, 0}, 2).contradictions == 1);
-    CHECK(merged({0, -1, 0, 0}, {1, 0, -1, 7}, 2).order == (Nodes{0, 1}));
-    CHECK(merged({}, {}, 0).order.empty());
+    CHECK(merged({{2, 0}, {0, 1}}, 4).order == (Nodes{2, 0, 1, 3}));
+    CHECK(merged({{0, 1}, {1, 0}}, 2).contradictions == 1);
+    CHECK(merged({{1, -1, 7}, {}, {-2147483647 - 1}}, 2).order == (Nodes{0, 1}));
+    CHECK(merged({}, 0).order.empty());
 }
 
 }  // namespace

@@ -100,8 +100,12 @@ def test_instances_of_a_gpu_are_left_to_the_library(replay: Replay, tmp_path: Pa
 @pytest.mark.parametrize(
     ("backend", "each", "says"),
     [
-        ("cuda", "export CUDA_VISIBLE_DEVICES=3", "8 GPUs are needed, there is 1, which every"),
-        ("hip", "export ROCR_VISIBLE_DEVICES=0,1,2", "8 GPUs are needed, there are 3, which every"),
+        ("cuda", "export CUDA_VISIBLE_DEVICES=3", "8 GPUs are needed, but there is 1, which every"),
+        (
+            "hip",
+            "export ROCR_VISIBLE_DEVICES=0,1,2",
+            "8 GPUs are needed, but there are 3, which every",
+        ),
         (
             "cuda",
             "export CUDA_VISIBLE_DEVICES=$((PMI_RANK / 2))",
@@ -121,4 +125,4 @@ def test_ranks_that_share_gpus_are_refused(
 def test_a_process_that_sees_fewer_gpus_than_it_shall_drive(replay: Replay) -> None:
     done = replay("hip", "export ROCR_VISIBLE_DEVICES=$PMI_RANK", "--gpus-per-process", "4")
     assert done.code == 5
-    assert "a process needs 4 GPUs and sees 1" in done.err
+    assert "a process needs 4 GPUs but sees 1" in done.err

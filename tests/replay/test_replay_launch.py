@@ -28,15 +28,15 @@ from collscope.replay import launch
 from collscope.replay.host_limit import check_host_ranks, hosts_of
 from collscope.replay.launch import Job, run_job
 from collscope.replay.mpi import (
+    LaunchedRank,
     Launcher,
-    Place,
     find_launcher,
     launch_command,
     launched,
     launcher_words,
 )
 from collscope.replay.plan import UNIQUE, Plan
-from collscope.replay.results import crowded
+from collscope.replay.results import oversubscription_note
 from collscope.replay.scratch import write_plan
 from collscope.replay.variants import Variant, parse_variant, parse_variants, schedule
 from collscope.store.connection import open_store
@@ -96,16 +96,21 @@ def replayer(mpi: None) -> None:
     ("environment", "place"),
     [
         ({}, None),
-        ({"PMI_RANK": "2", "PMI_SIZE": "4"}, Place(2, 4)),
-        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_RANK": "1"}, Place(1, 2)),
-        ({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"}, Place(3, 8)),
-        ({"PMIX_RANK": "3", "SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"}, Place(3, 8)),
+        ({"PMI_RANK": "2", "PMI_SIZE": "4"}, LaunchedRank(2, 4)),
+        (
+            {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_RANK": "1"},
+            LaunchedRank(1, 2),
+        ),
+        ({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"}, LaunchedRank(3, 8)),
+        ({"PMIX_RANK": "3", "SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"}, LaunchedRank(3, 8)),
         # A shell that salloc or sbatch started: one task, or none.
         ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "8"}, None),
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, None),
     ],
 )
-def test_place_among_launched_ranks(environment: dict[str, str], place: Place | None) -> None:
+def test_place_among_launched_ranks(
+    environment: dict[str, str], place: LaunchedRank | None
+) -> None:
     assert launched(environment) == place
 
 
@@ -303,11 +308,11 @@ def test_ranks_that_share_cores_are_pointed_out() -> None:
     two = Measurement(Op.ALL_REDUCE, backend="host", nnodes=2)
     said = "4 ranks on 3 cores: the times show scheduling, not communication"
     expected = Note("ranks_share_cores", {"ranks": 4, "cores": 3}, said)
-    assert crowded([two], 8, 3) == expected
-    assert crowded([replace(two, nnodes=None)], 4, 3) == expected
-    assert crowded([two], 8, 4) is None
-    assert crowded([replace(two, backend="cuda")], 8, 1) is None
-    assert crowded([], 8, 1) is None
+    assert oversubscription_note([two], 8, 3) == expected
+    assert oversubscription_note([replace(two, nnodes=None)], 4, 3) == expected
+    assert oversubscription_note([two], 8, 4) is None
+    assert oversubscription_note([replace(two, backend="cuda")], 8, 1) is None
+    assert oversubscription_note([], 8, 1) is None
 
 
 def test_a_replay_on_too_few_cores_says_so(replayer: None, tmp_path: Path) -> None:
@@ -475,7 +480,7 @@ def test_a_rank_whose_mpi_cannot_start_is_told_the_pmi(
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
     done = collscope("replay", "--plan", plan, "--replayer", script, "--db", tmp_path / "t.db")
     assert done.code == 6
-    assert "the replayer ended with status 16, see above. Nothing was measured. Where" in done.err
+    assert "the replayer ended with status 16, see above. Nothing was measured. If MPI" in done.err
     assert "MPICH needs 'srun --mpi=pmi2'" in done.err
 
 

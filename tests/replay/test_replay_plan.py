@@ -179,7 +179,7 @@ def test_what_cannot_be_replayed_is_named() -> None:
         "left out: 18 calls of AllReduce of unknown size",
         "left out: 1 call of Broadcast on a communicator of unknown size",
         "16 calls with a custom or unknown reduction: replayed as Sum",
-        "16 calls that may be in place or not (the log does not say): replayed out of place",
+        "16 calls that may be in place or not (the log does not show it): replayed out of place",
     )
 
 
@@ -374,10 +374,10 @@ _AR = "op=AllReduce datatype=Float32 redop=Sum"
         (_HEAD + "class 0 op=SendRecv datatype=Int8 count=1 comms=0\n", 6, "needs a shape"),
         (_HEAD + "class 0 op=SendRecv datatype=Int8 shape=shift comms=0\n\n", 6, "no transfers"),
         (_HEAD + f"class 0 {_AR} count=1 comms=0\ntransfers 0 0 0>1:1\n", 7, "with a shape"),
-        (_HEAD + f"class 0 {_AR} count=5 size_bytes=21 comms=0\n", 6, "but its count says 20"),
+        (_HEAD + f"class 0 {_AR} count=5 size_bytes=21 comms=0\n", 6, "but its count gives 20"),
         # Rank 2 receives most: 2048 elements of 4 bytes.
         (_HEAD + "class 0 op=AllToAllv datatype=Float32 shape=alltoallv size_bytes=16384 comms=0\n"
-         "transfers 0 0 0>1:1024 1>2:2048\n", 6, "16384, but its transfers say 8192"),
+         "transfers 0 0 0>1:1024 1>2:2048\n", 6, "16384, but its transfers give 8192"),
         (_HEAD + f"class 0 {_AR} count=1 comms=0\nstep 0@0\n", 7, "sequence only"),
         (_HEAD, 5, "nothing to run"),
         ("collscope-plan 1\nmode unique\n", 3, "ends without"),

@@ -137,7 +137,7 @@ def test_several_classes_decide_together_without_neighbours() -> None:
         Verdict.REGRESSION,
         True,
     )
-    assert "slower: AllReduce of 8388608 B" in said(found)  # the one with most time
+    assert "slower. Largest effect: AllReduce of 8388608 B" in said(found)  # the one with most time
     fast = quick(slowed(STEP, max(STEP, key=STEP.__getitem__), 1 / 1.5), STEP)
     assert fast.classes[-1].outcome == "faster"
 
@@ -156,7 +156,9 @@ def test_a_pass_names_what_is_slower() -> None:
     found = quick(slowed(SWEEP, key(1 << 13), 1.5))
     assert "no change beyond the noise" not in said(found)
     assert "1 class is slower: AllReduce of 8192 B on 8 ranks takes 1.5" in said(found)
-    assert ", which is by itself not enough for a regression; not judged: 2 of 7" in said(found)
+    assert " times as long. This alone is not enough for a regression. Not judged: 2 of 7" in said(
+        found
+    )
 
 
 @pytest.mark.parametrize(("launch", "session"), [(0.0, 0.01), (0.02, 0.0)])
@@ -268,8 +270,8 @@ def test_single_samples_cannot_be_judged() -> None:
     found = check(a, label("b", {key(1): {0: (20.0,)}}))
     # Nothing says that it is noisy.
     assert (found.verdict, found.classes[0].outcome) == (Verdict.NO_VERDICT, "unknown")
-    assert "the noise of 1 class is not known, because a label has a single value" in said(found)
-    assert 'message="noise not known' in render_check(found, "junit")
+    assert "The noise of 1 class is unknown, because a label has a single value" in said(found)
+    assert 'message="Noise unknown' in render_check(found, "junit")
 
 
 def tables(name: str, seed: int, times: dict[CollectiveClass, float], files: int = 5) -> Label:
@@ -285,7 +287,7 @@ def test_tables_are_judged_where_the_host_hides_nothing(files: int) -> None:
     base = tables("base", 1, sweep, files)
     found = check(base, tables("new", 2, sweep, files))
     assert found.verdict is Verdict.PASS
-    assert "not judged: 11 of 22 classes with 0.9 % of the time and up to 18.2 us" in said(found)
+    assert "Not judged: 11 of 22 classes with 0.9 % of the time and up to 18.2 us" in said(found)
     assert found.classes_judged == 11
     assert note_words(found.notes[0]).startswith(
         "the number of calls is not known: each class counts as one call"
@@ -299,8 +301,10 @@ def test_short_classes_alone_get_a_remedy_that_works() -> None:
     pair = tables("base", 1, short), tables("new", 2, short)
     found = check(*pair)
     assert found.verdict is Verdict.NO_VERDICT
-    assert "hides a change of less than 18 %, however often the labels are" in said(found)
-    enough = int(said(found).rpartition("--resolution ")[2])
+    assert "hides changes of less than 18 %. Measuring the labels separately more often" in said(
+        found
+    )
+    enough = int(said(found).rpartition("--resolution ")[2].rstrip("."))
     assert check(*pair, rules=Rules(resolution=enough / 100)).verdict is Verdict.PASS
     less = Rules(resolution=enough / 100 - 0.02)
     assert check(*pair, rules=less).verdict is Verdict.NO_VERDICT
@@ -326,7 +330,7 @@ def test_few_launches_on_a_host_decide_nothing(backend: str, rounds: int) -> Non
 
 
 def test_a_green_result_says_how_many_classes_it_looked_at() -> None:
-    assert "Looked at 7 classes" in render_check(quick(SWEEP), "text")
+    assert "Compared 7 classes" in render_check(quick(SWEEP), "text")
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.3])

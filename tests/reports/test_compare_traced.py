@@ -176,8 +176,8 @@ def test_a_slower_class_is_a_regression_though_the_step_hardly_moves() -> None:
         "slower"
     ]
     told = " ".join(render_check(found, "text").split())
-    assert "; no change of the step beyond the noise: 1.01 x the time (95 %: " in told
-    assert "slower collectives fail the check even where the step is not slower" in told
+    assert " The step did not change beyond the noise: it takes 1.01 times as long (95 %: " in told
+    assert "Slower collectives fail the check even if the step is not slower." in told
     both = render_check(check_traced(steady("base"), steady("slow", factor=1.2)), "text")
     assert "fail the check" not in " ".join(both.split())
 
@@ -194,7 +194,7 @@ def test_too_few_steps_are_no_verdict() -> None:
         found = check_traced(traced("base", jobs[0], steps), traced("slow", jobs[1], steps))
         assert (found.verdict, found.verdict.exit_code) == (Verdict.NO_VERDICT, 4)
         told = words_of(render_check(found, "text"))
-        assert f"'base' has {words} and 'slow' has {words}; record 10 steps of each run" in told
+        assert f"'base' has {words} and 'slow' has {words}. Record 10 steps of each run" in told
 
 
 @pytest.mark.parametrize("steps", [1, 2, 6])
@@ -220,7 +220,7 @@ def test_steps_that_differ_too_much_are_no_verdict_and_told_how_many_would_do() 
     enough = found.step.steps_enough
     assert enough is not None
     told = words_of(render_check(found, "text"))
-    assert f"'same' has 4 steps, too few for their noise; record {enough} steps of each run" in told
+    assert f"'same' has 4 steps, too few for their noise. Record {enough} steps of each run" in told
     more = (wild * enough)[: enough + 1]
     assert check_traced(run_of("base", more), run_of("same", more[::-1])).verdict is Verdict.PASS
 
@@ -263,7 +263,7 @@ def test_hosts_of_another_start_are_in_the_step_s_interval() -> None:
     assert step.low == pytest.approx(1.05 * 0.7, abs=0.02)
     assert step.high == pytest.approx(1.05 / 0.7, abs=0.03)
     told = words_of(render_check(found, "github"))
-    assert "the hosts bound the step, and those of two starts differ by about 30 %25" in told
+    assert "The hosts bound the step. Their speed varies from run to run by about 30 %25" in told
     assert "collscope predict --db a.db --run base --with slow --step-ms N" in told
     document = json.loads(render_check(found, "json"))
     jsonschema.validate(document, schema("check"))
@@ -280,7 +280,10 @@ def test_faster_classes_are_told_where_the_step_is_in_doubt() -> None:
     found = check_traced(base, replace(faster, unprofiled=other.unprofiled))
     assert found.verdict is Verdict.NO_VERDICT
     told = words_of(render_check(found, "text"))
-    assert "2 classes are faster: AllReduce of 8388608 B on 2 ranks takes 0.40 x the time." in told
+    assert (
+        "2 classes are faster. Largest effect: AllReduce of 8388608 B on 2 ranks takes 0.40 times"
+        " as long." in told
+    )
 
 
 def test_what_the_profiler_hides_is_in_the_step_s_interval() -> None:
@@ -295,7 +298,7 @@ def test_what_the_profiler_hides_is_in_the_step_s_interval() -> None:
     assert found.step.high is not None
     assert found.step.high > 0.9 / 0.4
     assert found.verdict is Verdict.NO_VERDICT
-    assert "1.00 x as recorded with the profiler" in words_of(render_check(found, "text"))
+    assert "1.00 as recorded with the profiler" in words_of(render_check(found, "text"))
 
 
 def test_a_step_that_is_surely_not_slower_passes_however_wide_its_range() -> None:
@@ -309,11 +312,11 @@ def test_a_step_that_is_surely_not_slower_passes_however_wide_its_range() -> Non
 def test_compare_tells_the_steps_without_the_profiler() -> None:
     base, other = bound_by_hosts("a b"), steady("other")
     told = words_of(render_compare(compare_traced([base, other]), "text"))
-    assert "Without the profiler, and in another start, a step of 'a b' may take " in told
+    assert "Without the profiler, and with run-to-run variation, a step of 'a b' may take " in told
     assert "collscope predict --db a.db --run 'a b' --with other --step-ms N" in told
-    assert "Totals ------ Transfer only, without waiting" in told
+    assert "Totals ------ Transfer times only, without waiting" in told
     alone = words_of(render_compare(compare_traced([other, steady("b")]), "text"))
-    assert "Without the profiler, and in another start" in alone
+    assert "Without the profiler, and with run-to-run variation" in alone
     assert "--step-ms" not in alone
 
 
@@ -321,10 +324,10 @@ def test_recordings_of_other_activities_are_no_like_for_like() -> None:
     full, light = steady("full"), replace(steady("light"), profiler="light")
     told = words_of(render_check(check_traced(full, light), "text"))
     assert (
-        "what the profiler recorded differs (full: CPU and GPU activities, light: GPU activities),"
-        " and so does what it costs the hosts"
+        "the profilers recorded different things (full: CPU and GPU activities, light: GPU "
+        "activities), so their cost on the hosts differs too"
     ) in told
-    assert "what the profiler recorded" not in words_of(
+    assert "the profilers recorded different things" not in words_of(
         render_check(check_traced(full, steady("other")), "text")
     )
 
@@ -405,7 +408,7 @@ def test_one_range_of_the_step_everywhere(db: Path) -> None:
     assert [1000 * us for us in steps] == pytest.approx(told_ns)
     texts = [words_of(collscope(*words, *pair, "--db", db).out) for words in (
         ("compare",), ("compare", "--explain"), ("check",))]  # fmt: skip
-    told = {t[t.index("Without the profiler, and in") :].split("of one of 'default'.")[0]
+    told = {t[t.index("Without the profiler, and with") :].split("as a step of 'default'.")[0]
             for t in texts}  # fmt: skip
     assert len(told) == 1
 
@@ -450,7 +453,7 @@ def test_every_form_has_the_step(db: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("compare", "default", "alone"), 2, "'default' is a traced run, 'alone' is measured"),
+        (("compare", "default", "alone"), 2, "'default' is a traced run, but 'alone' was measured"),
         (("compare", "default", "ringll", "--weights", "default"), 2, "Leave out --weights"),
         (("compare", "default", "ringl"), 3, "'ringl'"),
     ],

@@ -71,7 +71,7 @@ def check(store: Path, current: str, *more: str | Path) -> Outcome:
 def test_compare_prints_speed_ups_and_totals(store: Path) -> None:
     outcome = collscope("compare", "old", "slow", "--db", store)
     assert outcome.code == 0, outcome.err
-    assert "4 common classes; every class counts the same" in outcome.out
+    assert "4 common classes, each with equal weight" in outcome.out
     assert "AllReduce Float32 Sum, 4 ranks, in place" in outcome.out
     document = json.loads(
         collscope("compare", "old", "slow", "--db", store, "--format", "json").out
@@ -166,10 +166,10 @@ def test_compare_draws(store: Path, tmp_path: Path, ending: str) -> None:
         (("old", "slo"), 3, "label 'slo': no measurements. Did you mean 'slow'"),
         (("old", "none.csv"), 3, "none.csv: no such file or folder."),
         (("old", "slow", "--run", "job"), 3, "--run names the run of the measurements. To weight"),
-        (("old.csv", "slow.csv", "--run", "job"), 2, "write --weights job."),
+        (("old.csv", "slow.csv", "--run", "job"), 2, "use --weights job."),
         (("old", "slow", "--weights", "x"), 3, "no run 'x' (runs: 'job', 'main')"),
         (("old", "slow", "--run", "x"), 3, "no run 'x' (runs: 'job', 'main')"),
-        (("old", "slow", "--weights", "main"), 3, "run 'main': none of its classes was measured"),
+        (("old", "slow", "--weights", "main"), 3, "run 'main': no class of it was measured"),
         (("old", "slow", "--plot", "a.gif"), 2, "--plot a.gif: not .png, .svg or .pdf."),
         (
             ("old", "slow", "--plot", "no/folder/a.png"),
@@ -211,7 +211,7 @@ def test_verdicts_and_exit_codes(store: Path) -> None:
     same, slow = check(store, "same"), check(store, "slow")
     assert (same.code, slow.code) == (0, 1), same.out + slow.out
     assert same.out.startswith("collscope check: pass\n")
-    assert "Looked at 4 classes" in same.out
+    assert "Compared 4 classes" in same.out
     assert slow.out.startswith("collscope check: regression\n")
     faster = collscope("check", "--baseline", "slow", "--current", "old", "--db", store)
     assert (faster.code, faster.out.splitlines()[0]) == (0, "collscope check: improvement")
@@ -225,7 +225,7 @@ def test_the_gate_looks_at_the_job_only(store: Path, tmp_path: Path) -> None:
     assert check(store, "new").code == 1
     job = check(store, "new", "--weights", "job")
     assert job.code == 0, job.out
-    assert "Looked at 1 class" in job.out
+    assert "Compared 1 class" in job.out
 
 
 def test_paths_need_no_store(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_noise_gives_no_verdict(tmp_path: Path) -> None:
     ]
     outcome = collscope("check", "--baseline", noisy[0], "--current", noisy[1])
     assert outcome.code == 4
-    assert "whose noise is low enough to judge" in " ".join(outcome.out.split())
+    assert "with noise low enough to judge" in " ".join(outcome.out.split())
 
 
 def test_wrong_results_and_failures_are_regressions(store: Path, tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def all_bad(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("label", "why"),
-    [("wrong", "4 classes are wrong"), ("dead", "4 classes without a time")],
+    [("wrong", "4 classes are wrong"), ("dead", "4 classes have no time")],
 )
 def test_a_side_without_a_right_result_gives_no_verdict(
     all_bad: Path, label: str, why: str
@@ -321,7 +321,7 @@ def test_a_side_without_a_right_result_gives_no_verdict(
         document = json.loads(outcome.out)
         jsonschema.validate(document, schema("check"))
         assert (outcome.code, document["verdict"]) == (4, "no verdict")
-        assert document["why"] == f"'{label}' has no right result: {why}"
+        assert document["why"] == f"'{label}' has no right result: {why}."
         told = {(r["outcome"], r["baseline_ns"], r["ratio"]) for r in document["classes"]}
         if number == 0:
             assert told == {(f"baseline {'wrong' if label == 'wrong' else 'failed'}", None, None)}
@@ -366,7 +366,7 @@ def test_a_baseline_that_is_half_wrong_gives_no_verdict(all_bad: Path) -> None:
     outcome = collscope("check", "--baseline", "half", "--current", "old", "--db", all_bad)
     assert outcome.code == 4
     text = " ".join(outcome.out.split())
-    assert "The baseline has no right result for 2 of its 4 classes: measure it again." in text
+    assert "The baseline has no right result for 2 of its 4 classes. Measure it again." in text
     assert "half: 2 classes with wrong results, so without a time" in text
 
 
@@ -385,8 +385,7 @@ def test_a_baseline_measured_again_in_part_gives_no_verdict(store: Path, tmp_pat
     assert outcome.code == 4
     text = " ".join(outcome.out.split())
     assert (
-        "Too little was measured again; missing are 3 of the baseline's 4 classes with 100 %"
-        in text
+        "Too little was measured again. Missing: 3 of the baseline's 4 classes with 100 %" in text
     )
     assert "AllReduce of 268435456 B on 4 ranks" in text
 
@@ -396,12 +395,12 @@ def test_missing_classes_are_named_in_the_sentence(store: Path, tmp_path: Path) 
     cut = write_replay(tmp_path / "c.csv", Sweep("x", {s: TIMES[s] for s in (*quick[1:], 1 << 28)}))
     # Half of the classes, 6 % of the time: they may not go unsaid.
     half = check(store, str(cut))
-    assert (half.code, "missing are 2 of the baseline's 4 classes" in half.out) == (4, True)
+    assert (half.code, "Missing: 2 of the baseline's 4 classes" in half.out) == (4, True)
     more = write_replay(tmp_path / "m.csv", Sweep("x", {s: TIMES[s] for s in (*quick, 1 << 28)}))
     most = check(store, str(more))
     text = " ".join(most.out.split())
     assert most.code == 0
-    assert "; missing: 1 of the baseline's 4 classes with 6 % of its time (AllReduce of 167" in text
+    assert " Missing: 1 of the baseline's 4 classes with 6 % of its time (AllReduce of 167" in text
 
 
 def test_classes_of_the_run_that_are_missing_are_told(store: Path, tmp_path: Path) -> None:
@@ -424,7 +423,7 @@ def test_classes_of_the_run_that_are_missing_are_told(store: Path, tmp_path: Pat
     assert collscope("ingest", "log", log, "--db", store, "--run", "two").code == 0
     missing = json.loads(check(store, str(few), "--weights", "two", "--format", "json").out)
     assert missing["classes_missing"] == 1
-    assert "missing: 1 of the baseline's 3 classes" in missing["why"]
+    assert "Missing: 1 of the baseline's 3 classes" in missing["why"]
 
 
 @pytest.mark.parametrize("command", ["compare", "check"])
@@ -453,7 +452,7 @@ def test_values_above_the_roof_are_impossible(store: Path, tmp_path: Path) -> No
     again = write_replay(tmp_path / "g.csv", Sweep("x", {1 << 28: 100.0, 1 << 26: 25.0}, seed=2))
     every = collscope("check", "--baseline", fast, "--current", again, "--system", "h200")
     assert every.code == 4
-    assert "Every class is above what h200 can do" in every.out
+    assert "Every class is faster than h200 can be" in every.out
 
 
 @pytest.mark.parametrize("fmt", ["text", "md", "json", "junit", "github"])
@@ -505,7 +504,7 @@ def test_check_refuses(store: Path, tmp_path: Path) -> None:
     table.write_text("# no label\n")
     for db in (store, tmp_path / "none.db"):
         unread = check(db, str(table))
-        hint = f"'collscope ingest table '{table}' --label 'my table'', and name the label"
+        hint = f"'collscope ingest table '{table}' --label 'my table'', then name the label"
         assert (unread.code, f"'{table}': a file, not a label" in unread.err) == (3, True)
         assert hint in unread.err
     (tmp_path / "empty.csv").write_text("")
@@ -526,8 +525,8 @@ def test_roofline_lists_systems() -> None:
 def test_roofline_of_a_system() -> None:
     outcome = collscope("roofline", "--system", "frontier", "--ranks", "16", "--nodes", "2")
     assert outcome.code == 0
-    assert "limit: what the fabric allows" in outcome.out
-    assert "2 equal nodes, a network that blocks nothing, all 4 NICs used" in outcome.out
+    assert "limit: the most that the fabric allows" in outcome.out
+    assert "2 equal nodes, a non-blocking network, all 4 NICs used" in outcome.out
     document = json.loads(
         collscope(
             "roofline", "--system", "frontier", "--nodes", "2", "--op", "all_gather",
@@ -549,7 +548,7 @@ def test_roofline_fits_a_label(store: Path) -> None:
         assert row["time_ns"] == pytest.approx(1000 * TIMES[row["size_bytes"]], rel=0.02)
     other = collscope(*arguments, "old", "--op", "AllGather")
     assert other.code == 4
-    assert "measured: AllReduce on 4 ranks of 1 node)" in other.err
+    assert "measured: AllReduce with 4 ranks on 1 node)" in other.err
     unknown = collscope(*arguments, "odl")
     assert unknown.code == 3
     assert "label 'odl': no measurements. Did you mean 'old'?" in unknown.err
@@ -561,10 +560,18 @@ def test_roofline_fits_a_label(store: Path) -> None:
         ((), 2, "roofline: give --list, or one system"),
         (("--list", "--system", "h100"), 2, "roofline: give --list, or one system"),
         (("--system", "frontire", "--ranks", "8"), 3, "Did you mean frontier"),
-        (("--system", "h100", "--ranks", "16"), 2, "16 per node, which has 8 GPUs. Give --nodes"),
+        (
+            ("--system", "h100", "--ranks", "16"),
+            2,
+            "16 per node, but a node has 8 GPUs. Give --nodes",
+        ),
         (("--system", "h100", "--ranks", "1"), 2, "one rank moves no data"),
         (("--system", "ib-ndr"), 2, "a network without GPUs"),
-        (("--system", "h100", "--op", "Barrier"), 2, "--op Barrier: it has no ceilings."),
+        (
+            ("--system", "h100", "--op", "Barrier"),
+            2,
+            "--op Barrier: this operation has no ceilings.",
+        ),
     ],
 )
 def test_roofline_refuses(arguments: tuple[str, ...], code: int, message: str) -> None:

@@ -120,8 +120,8 @@ def test_a_step_that_waits_for_none_is_told_with_its_place() -> None:
     content = document(header("reduce", 1, 1), [[(-1, -1, 0, [step("nop", 1, (0, 1))])]])
     (found,) = parse(content).diagnostics
     assert found.message == (
-        '<gpu id="0">, <tb id="0">: a <step> waits for step 1 of <tb id="0">, which is not there. '
-        "Compile the algorithm again, or mend the file."
+        '<gpu id="0">, <tb id="0">: a <step> waits for step 1 of <tb id="0">, which does '
+        "not exist. Compile the algorithm again, or repair the file."
     )
 
 
@@ -288,7 +288,7 @@ def test_what_a_system_lacks_is_said() -> None:
         ({"count": 0}, "count 0 not a multiple of 4"),
         ({"size_bytes": 1023}, "for 1 KiB to 64 KiB"),
         ({"size_bytes": 65537}, "for 1 KiB to 64 KiB"),
-        ({"size_bytes": None}, "the size of the class is not known"),
+        ({"size_bytes": None}, "the size of the class is unknown"),
         ({"in_place": False}, "in place only"),
     ],
 )

@@ -48,6 +48,25 @@ def test_between_frontier_nodes() -> None:
     assert many.low_gbps == pytest.approx(90.45)
 
 
+def test_channels_bound_a_tree_between_nodes() -> None:
+    # 8 NICs of 25 GB/s give 8 channels of 24, which are not doubled; 23.6 GB/s each on two nodes
+    # (perChMaxTreeBws). Published of such nodes: 182 GB/s at 8 GiB.
+    two = reach("a100", Op.ALL_REDUCE, 16, 2)
+    assert (two.busbw_gbps, two.algorithm) == (pytest.approx(8 * 23.6), "tree")
+    # 8 channels of 48 GB/s are not doubled after Ampere: 8 times 41.4 GB/s, and a ring has more
+    hopper = reach("h100", Op.ALL_REDUCE, 16, 2)
+    assert (hopper.busbw_gbps, hopper.algorithm) == (pytest.approx(0.94 * 0.97 * 400), "ring")
+    # four are: 331 GB/s, more than the NICs allow. 14/8 x 0.78 x 4 NICs of 50 GB/s at 0.97
+    four = reach("h100+4xib-ndr", Op.ALL_REDUCE, 8, 2)
+    assert four.busbw_gbps == pytest.approx(1.75 * 0.78 * 200 * 0.97)
+
+
+def test_one_gpu_per_node() -> None:
+    # 0.67 of the NIC's usable 47.5 GB/s
+    assert reach("h200+roce-400", Op.ALL_GATHER, 2, 2).busbw_gbps == pytest.approx(47.5 * 0.67)
+    assert reach("h200+roce-400", Op.ALL_REDUCE, 2, 2).busbw_gbps == pytest.approx(47.5 * 0.67)
+
+
 def test_paths_through_a_mesh_are_one_more_than_its_rings() -> None:
     # 8 GPUs, 7 links each: 7 rings of 48 GB/s on one node, 8 paths through each of two nodes
     assert reach("mi300x", Op.ALL_REDUCE, 8).busbw_gbps == pytest.approx(7 * 48)

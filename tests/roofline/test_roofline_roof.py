@@ -297,7 +297,7 @@ def test_efficiency_above_one_says_why() -> None:
     small = Workload(Op.ALL_GATHER, 1024, 8)
     verdict = h100.judge(small, 9_400)
     assert not verdict.applies
-    assert "nothing is left to gain" in str(verdict.why)
+    assert "no further saving is expected" in str(verdict.why)
     assert "latency is an estimate" in str(h100.judge(small, 3_000).why)
     fitted = Roofs(load_system("frontier"), fit(frontier_fit(), "sweep"))
     assert fitted.judge(Workload(Op.ALL_REDUCE, 1 << 20, 8), 101_700).applies

@@ -31,7 +31,7 @@ def test_the_communicator_of_a_kernel_trace_is_no_stream(db_path: Path) -> None:
         """)
     query = "SELECT comm_ptr, stream FROM kernels ORDER BY source_id"
     told = collscope("sql", "--db", db_path, "--format", "csv", query)
-    brought = f"brought from schema version 6 to {schema_version()}"
+    brought = f"upgraded from schema version 6 to {schema_version()}"
     assert (told.code, told.err) == (0, f"collscope: {db_path}: {brought}; 1 run to match again.\n")
     assert told.out == "comm_ptr,stream\n0xc0ffee,\n,7\n"
     with closing(sqlite3.connect(db_path)) as db:

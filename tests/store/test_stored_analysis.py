@@ -176,7 +176,7 @@ def test_an_older_store_is_analysed_when_it_is_opened(
     assert "_analysis" in added.read_text()
     age(older, 17)
     now, then = (collscope("predict", "--system", "h200", "--db", db) for db in (db_path, older))
-    brought = f"brought from schema version 17 to {schema_version()}; 1 run to match again."
+    brought = f"upgraded from schema version 17 to {schema_version()}; 1 run to match again."
     assert (then.code, then.out) == (0, now.out)
     assert brought in then.err
     stored(older, "main")

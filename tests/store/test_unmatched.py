@@ -173,7 +173,7 @@ def test_a_store_that_an_earlier_version_poisoned(samples: Path, db_path: Path) 
     age(db_path, 14)
     done = collscope("report", "--db", db_path, "--run", "good")
     assert done.code == 0
-    told = f"collscope: {db_path}: brought from schema version 14 to {store.schema_version()}"
+    told = f"collscope: {db_path}: upgraded from schema version 14 to {store.schema_version()}"
     assert done.err == f"{told}; 1 run to match again.\n"
     # This release matches it, without the sizes that cannot be: 2^62 elements of more than a byte.
     query = "SELECT datatype, size_bytes FROM classes WHERE run = 'bad' AND count = 1 << 62"

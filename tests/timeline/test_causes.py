@@ -15,6 +15,7 @@ from trace_builder import US, Job
 from collscope.timeline.analyse import analyse
 from collscope.timeline.step_causes.collectives import Facts
 from collscope.timeline.step_causes.diagnose import diagnose
+from collscope.timeline.step_causes.one_step import drawn, one_step
 from collscope.timeline.step_causes.records import Diagnosis
 
 RECORDED = ROOT / "benchmarks" / "recordings" / "causes"
@@ -99,6 +100,27 @@ def test_a_forced_setting_is_named_by_the_log() -> None:
     assert silent.causes == ()
 
 
+def test_one_step_shows_what_two_ranks_do_and_the_cause() -> None:
+    timeline = analyse(_job(extra=5).traces())
+    found, recorded = diagnose(timeline, Facts(), steps=STEPS)
+    step = one_step(recorded, found.marks[0])
+    assert step is not None
+    first, second = step.lanes
+    assert (first.rank, second.rank) == (0, 1)
+    kernels = sum(150 + 5 * (layer % 4) for layer in range(LAYERS)) / 1000
+    for lane, extra in ((first, 0.0), (second, 5 * 0.2)):
+        assert lane.total_ns("compute") / MS == pytest.approx(kernels + extra, rel=0.01)
+        assert lane.total_ns("cause") / MS == pytest.approx(extra)
+        assert lane.total_ns("transfer") / MS == pytest.approx(0.1, rel=0.1)
+    # rank 0 waits in the collective while rank 1 runs what rank 0 has not
+    assert first.total_ns("waiting") / MS == pytest.approx(5 * 0.2, rel=0.1)
+    assert second.total_ns("waiting") / MS == pytest.approx(0, abs=0.05)
+    whole = sum(first.total_ns(part) for part in ("compute", "transfer", "waiting", "idle"))
+    assert whole == pytest.approx(step.length_ns, rel=0.01)
+    shown = list(drawn(second.spans["cause"], 10_000, join=True))
+    assert 1 <= len(shown) <= 5
+
+
 def test_a_recording_without_a_whole_step_has_no_diagnosis() -> None:
     job = Job(2)
     job.compute(0, 100 * US)
@@ -130,13 +152,44 @@ OPEN = [
 
 @pytest.mark.parametrize(("case", "cause", "ranks"), OPEN, ids=[case for case, *_ in OPEN])
 def test_recorded_causes_are_named(tmp_path: Path, case: str, cause: str, ranks: list[int]) -> None:
-    with tarfile.open(RECORDED / f"{case}.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    db = tmp_path / "t.db"
-    files = [*sorted(tmp_path.glob("light.*")), *sorted(tmp_path.glob("nccl.*"))]
-    assert collscope("ingest", "auto", "--db", db, *files).code == 0
-    first = _verdict(db)[0]
+    first = _verdict(_recorded(tmp_path, case))[0]
     assert (first["cause"], first["ranks"]) == (cause, ranks)
+
+
+def _steps(case: str) -> float:
+    """Median step of a start without the profiler, ms."""
+    lines = (RECORDED / "truth.jsonl").read_text("utf-8").splitlines()
+    starts = {f"{s['case']}.{s['start']}": s["step_ms"] for s in map(json.loads, lines)}
+    return statistics.median(starts[case])
+
+
+def _recorded(folder: Path, case: str) -> Path:
+    """Store of one start: light traces and logs."""
+    with tarfile.open(RECORDED / f"{case}.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    files = [*sorted(folder.glob("light.*")), *sorted(folder.glob("nccl.*"))]
+    assert collscope("ingest", "auto", "--db", folder / "t.db", *files).code == 0
+    return folder / "t.db"
+
+
+def test_checks_for_nan_cost_the_stacks_that_are_written_down_too(tmp_path: Path) -> None:
+    # set_detect_anomaly: 58.5 ms a step; the same job without it (ddp-none.1): 23.5
+    (first, *_) = _verdict(_recorded(tmp_path, "ddp-debug.1"))
+    ms = first["ms_per_step"]
+    assert isinstance(ms, dict)
+    assert first["cause"] == "blocking_sync"
+    assert "set_detect_anomaly" in str(first["evidence"])
+    assert ms["low"] <= _steps("ddp-debug.1") - 23.5 <= ms["high"]
+
+
+def test_a_mean_step_shows_how_often_long_steps_recur(tmp_path: Path) -> None:
+    db = _recorded(tmp_path, "fsdp-checkpoint.1")
+    step, usual = _steps("fsdp-checkpoint.1"), _steps("fsdp-none.1")
+    for options, widest in (((), 4.0), (("--step-ms", str(step)), 0.6)):
+        ms = _verdict(db, *options)[0]["ms_per_step"]
+        assert isinstance(ms, dict)
+        assert ms["low"] <= step - usual <= ms["high"]
+        assert ms["high"] - ms["low"] <= widest * (step - usual)
 
 
 SHARED_TRUTH = [
@@ -211,7 +264,7 @@ def test_explain_names_the_cause_that_one_run_has(tmp_path: Path) -> None:
         assert collscope("ingest", "trace", "--db", db, "--run", case, *traces).code == 0
     names = "tp-long_batch.1", "tp-more_work.1"
     text = " ".join(collscope("compare", "--explain", *names, "--db", db).out.split())
-    assert "'tp-more_work.1' alone has this cause: Extra work, rank 1" in text
+    assert "in 'tp-more_work.1' only: Extra work, rank 1" in text
     assert "No cause is certain" not in text
     body = json.loads(collscope("compare", "--explain", *names, "--db", db, "--format", "json").out)
     assert [(c["run"], c["both"]) for c in body["causes"]] == [("tp-more_work.1", False)]

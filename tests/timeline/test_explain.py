@@ -158,8 +158,8 @@ def test_what_no_factor_holds_remains() -> None:
     assert all(part.high_ns >= found.remainder_ns for part in found.parts[:-1])
     assert {p.part for p in found.parts if p.widest == "remainder"} == {"host", "arrivals"}
     told = text(job(), job(gap=30))
-    assert "Not explained: +0.06 ms, more than any part." in told
-    assert told.index("Not explained") < told.index("ms a step")
+    assert "Unexplained: +0.06 ms, more than any part." in told
+    assert told.index("Unexplained") < told.index("ms a step")
 
 
 @pytest.mark.parametrize("other", [job(transfer=160), job(lambda rank: 900 + 300 * rank)])
@@ -239,15 +239,15 @@ def test_other_ranks_are_not_explained() -> None:
 def test_the_pace_of_hosts_is_no_effect_of_the_setting() -> None:
     """Hosts of 300 us a launch become 450: 600 us a step, as two starts of one setting may."""
     told = text(*(job(lambda rank: 100, host=host) for host in (300, 450)))
-    assert "In these recordings: pace of the hosts +0." in told
+    assert "In these recordings: host speed +0." in told
     assert (
-        "The hosts' pace differs from start to start: one recording of each cannot tell whether it"
+        "Host speed varies from run to run: one recording of each run cannot show whether it"
         " belongs to 'b'." in told
     )
-    assert "ause: pace" not in told
+    assert "ause: host" not in told
     other = text(job(), job(transfer=160))
     assert "Cause: collectives +0.12 ms" in other
-    assert "start to start: one recording" not in other
+    assert "run to run: one recording" not in other
 
 
 def test_steps_without_the_profiler_are_a_range() -> None:
@@ -260,17 +260,17 @@ def test_steps_without_the_profiler_are_a_range() -> None:
     assert found is not None
     for steps in found.unprofiled:
         assert steps.ends == pytest.approx((396 * US, 1526 * US), rel=0.02)
-    assert "a step of 'a' may take 0.4 to 1.5 ms, one of 'b' 0.4 to 1.5 ms." in text(same, same)
+    assert "a step of 'a' may take 0.4 to 1.5 ms, a step of 'b' 0.4 to 1.5 ms." in text(same, same)
 
 
 def test_a_known_part_of_the_collectives_is_not_called_unknown() -> None:
     """Hosts so slow that they hide the collectives whatever the profiler costs: a range of 0."""
     told = text(*(job(lambda rank: 100, host=host) for host in (1500, 2400)))
-    assert "not known" not in told
-    assert "Collectives and cost of the profiler:" not in told
+    assert "is unknown" not in told
+    assert "Collectives and profiler overhead:" not in told
     hidden = text(*(job(lambda rank: 100, transfer, host=300) for transfer in (100, 400)))
-    assert "not known" not in hidden
-    assert "Collectives and cost of the profiler: the profiler slows the hosts" in hidden
+    assert "is unknown" not in hidden
+    assert "Collectives and profiler overhead: the profiler slows the hosts" in hidden
     assert "Record both with GPU activities alone. Measure the step of 'a' without the" in hidden
 
 
@@ -288,7 +288,7 @@ def other_kernels(first: int) -> RecordedJob:
 def test_different_jobs_have_no_parts() -> None:
     """No collectives in common; where the kernels are the same ones, only the sizes changed."""
     one, sizes, other = job(), job(first=21), other_kernels(first=21)
-    assert "What the collectives add is not known" in text(one, sizes)
+    assert "The share of the collectives is unknown" in text(one, sizes)
     assert "Cause: compute" not in text(one, other_kernels(first=20))  # collectives are in common
     with pytest.raises(NoVerdictError, match="'a' and 'b' have no collectives in common") as told:
         text(one, other)
@@ -297,7 +297,7 @@ def test_different_jobs_have_no_parts() -> None:
 
 def test_a_slower_host_that_adds_nothing_is_hidden() -> None:
     """Hosts of 20 us a launch become 40, and kernels last 1000."""
-    hidden = ", the mean over the ranks, hidden behind the GPU's work."
+    hidden = " (mean over the ranks, hidden by GPU work)."
     assert hidden in text(job(host=20), job(host=40))
     assert hidden not in text(job(host=20), job(host=20))
     assert hidden not in text(*(job(lambda rank: 100, host=host) for host in (300, 450)))
@@ -327,7 +327,7 @@ def test_classes_without_a_size_have_means(known: bool, old: int, new: int) -> N
     assert found is not None
     (swapped,) = found.classes
     assert (swapped.old_ns, swapped.new_ns) == pytest.approx((old * US, new * US), rel=0.02)
-    assert ("the mean where the size is not known" in text(run(1), run(2))) is not known
+    assert ("means where the size is unknown" in text(run(1), run(2))) is not known
 
 
 def pairs(named: bool) -> RecordedJob:
@@ -417,7 +417,7 @@ def test_the_collectives_part_holds_the_truth(recorded_jobs: Path, tmp_path: Pat
     # What NCCL_MAX_CTAS=2 does: every grid in the file is of 2 blocks, for 24 by default.
     assert (found["first"]["blocks"], found["second"]["blocks"]) == (24, 2)
     text = collscope("compare", "--explain", "default", "ch2", "--db", tmp_path / "t.db").out
-    assert "2 thread blocks in 'ch2', 24 in 'default'" in " ".join(text.split())
+    assert "2 thread blocks in 'ch2' and 24 in 'default'" in " ".join(text.split())
     assert 0 < part["low_ns"] < part["ns"]
     assert part["ns"] == pytest.approx(22.7e6, rel=0.15)
     assert part["low_ns"] <= 22.7e6 <= part["high_ns"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from collscope.errors import UsageError
 from collscope.model import Op
 from collscope.tuning import csv_format, optimizer_csv
-from collscope.tuning.choose import ENVIRONMENT, NOTHING, PLUGIN, Candidate, Everything, choose
+from collscope.tuning.choose import ENVIRONMENT, NOTHING, PLUGIN, Candidate, ChoiceInput, choose
 from collscope.tuning.decide import improvement, noise_floor, standings
 from collscope.tuning.halving import fitting, order, survivors
 from collscope.tuning.intervals import Point, Range, Shape, best_ranges, bounds
@@ -30,8 +30,8 @@ from collscope.tuning.search import Clock, Search
 from collscope.tuning.settings import (
     DEFAULT,
     KNOBS,
-    Place,
     Setting,
+    TuningTarget,
     channel_settings,
     other_settings,
     pair_setting,
@@ -46,14 +46,14 @@ from collscope.tuning.worth import Weighed, worth
 if TYPE_CHECKING:
     from collscope.tuning.launches import Launches
 
-_NCCL = Place("nccl", (2, 28, 9), "NVIDIA H200")
+_NCCL = TuningTarget("nccl", (2, 28, 9), "NVIDIA H200")
 _KIB, _MIB = 1 << 10, 1 << 20
 
 
 # --- legality
 
 
-def _legal(place: Place, op: Op, nranks: int = 8, nnodes: int = 1) -> set[str]:
+def _legal(place: TuningTarget, op: Op, nranks: int = 8, nnodes: int = 1) -> set[str]:
     return {s.name for s in pair_settings(place) if why_not(s, op, nranks, nnodes, place) is None}
 
 
@@ -73,43 +73,43 @@ _TREES = {"tree/simple", "tree/ll128", "tree/ll"}
         # one rank per node: PAT; two: not
         (_NCCL, Op.ALL_GATHER, 4, 4, _RINGS | {"pat/simple"}),
         (_NCCL, Op.REDUCE_SCATTER, 8, 4, _RINGS),
-        (Place("nccl", (2, 22, 3)), Op.ALL_GATHER, 4, 4, _RINGS),
+        (TuningTarget("nccl", (2, 22, 3)), Op.ALL_GATHER, 4, 4, _RINGS),
         # NVLS of AllGather came with 2.20, of AllReduce with 2.17
-        (Place("nccl", (2, 19, 3)), Op.ALL_GATHER, 8, 1, _RINGS),
-        (Place("nccl", (2, 19, 3)), Op.ALL_REDUCE, 8, 1, _RINGS | _TREES | {"nvls/simple"}),
-        (Place("nccl", (2, 16, 5)), Op.ALL_REDUCE, 8, 1, _RINGS | _TREES),
+        (TuningTarget("nccl", (2, 19, 3)), Op.ALL_GATHER, 8, 1, _RINGS),
+        (TuningTarget("nccl", (2, 19, 3)), Op.ALL_REDUCE, 8, 1, _RINGS | _TREES | {"nvls/simple"}),
+        (TuningTarget("nccl", (2, 16, 5)), Op.ALL_REDUCE, 8, 1, _RINGS | _TREES),
         # switched off in the job
-        (Place("nccl", (2, 28, 9), nvls=False), Op.ALL_REDUCE, 8, 1, _RINGS | _TREES),
-        (Place("nccl", (2, 28, 9), nvls=False), Op.ALL_REDUCE, 16, 2, _RINGS | _TREES),
-        (Place("rccl", (2, 21, 5), "AMD gfx90a"), Op.ALL_REDUCE, 8, 1, _RINGS | _TREES),
+        (TuningTarget("nccl", (2, 28, 9), nvls=False), Op.ALL_REDUCE, 8, 1, _RINGS | _TREES),
+        (TuningTarget("nccl", (2, 28, 9), nvls=False), Op.ALL_REDUCE, 16, 2, _RINGS | _TREES),
+        (TuningTarget("rccl", (2, 21, 5), "AMD gfx90a"), Op.ALL_REDUCE, 8, 1, _RINGS | _TREES),
         (
-            Place("rccl", (2, 21, 5), "AMD gfx942"),
+            TuningTarget("rccl", (2, 21, 5), "AMD gfx942"),
             Op.ALL_REDUCE,
             8,
             1,
             (_RINGS | _TREES) - {"ring/ll128", "tree/ll128"},
         ),
-        (Place("rccl", (2, 26, 6), "AMD gfx942"), Op.ALL_REDUCE, 8, 1, _RINGS | _TREES),
-        (Place("rccl", (2, 26, 6), "AMD gfx950"), Op.ALL_REDUCE, 8, 1, _RINGS | _TREES),
+        (TuningTarget("rccl", (2, 26, 6), "AMD gfx942"), Op.ALL_REDUCE, 8, 1, _RINGS | _TREES),
+        (TuningTarget("rccl", (2, 26, 6), "AMD gfx950"), Op.ALL_REDUCE, 8, 1, _RINGS | _TREES),
         (
-            Place("rccl", (), "AMD gfx950"),
+            TuningTarget("rccl", (), "AMD gfx950"),
             Op.ALL_REDUCE,
             8,
             1,
             (_RINGS | _TREES) - {"ring/ll128", "tree/ll128"},
         ),
         (
-            Place("rccl", (2, 21, 5), "AMD gfx906"),
+            TuningTarget("rccl", (2, 21, 5), "AMD gfx906"),
             Op.ALL_REDUCE,
             8,
             1,
             {"ring/simple", "ring/ll", "tree/simple", "tree/ll"},
         ),
-        (Place(None), Op.ALL_REDUCE, 8, 1, set()),
+        (TuningTarget(None), Op.ALL_REDUCE, 8, 1, set()),
     ],
 )
 def test_settings_that_a_library_can_do(
-    place: Place, op: Op, nranks: int, nnodes: int, expected: set[str]
+    place: TuningTarget, op: Op, nranks: int, nnodes: int, expected: set[str]
 ) -> None:
     assert _legal(place, op, nranks, nnodes) == expected
 
@@ -126,7 +126,7 @@ def test_collnet_is_tried_only_where_the_logs_show_it() -> None:
 def test_names_of_channel_variables() -> None:
     new = pair_setting("ring", "simple", 16, _NCCL)
     assert new.environment[2:] == (("NCCL_MIN_CTAS", "16"), ("NCCL_MAX_CTAS", "16"))
-    for place in (Place("nccl", (2, 16, 5)), Place("rccl", (2, 21, 5))):
+    for place in (TuningTarget("nccl", (2, 16, 5)), TuningTarget("rccl", (2, 21, 5))):
         old = pair_setting("ring", "simple", 16, place)
         assert old.environment[2:] == (("NCCL_MIN_NCHANNELS", "16"), ("NCCL_MAX_NCHANNELS", "16"))
     best = [pair_setting("tree", "ll", None, _NCCL), DEFAULT]
@@ -171,7 +171,7 @@ def test_the_model_screens_out_only_where_it_is_near_the_machine() -> None:
     tree_ll = pair_setting("tree", "ll", None, _NCCL)
     size = 256 * _MIB
     # 8 x H100: 256 MiB take about 256 Mi x 1.75 / 370 GB/s = 1270 us
-    assert "model puts it" in (screened(h100, tree_ll, shape, size, 1270.0) or "")
+    assert "model estimates" in (screened(h100, tree_ll, shape, size, 1270.0) or "")
     assert screened(h100, pair_setting("ring", "simple", None, _NCCL), shape, size, 1270.0) is None
     assert screened(h100, pair_setting("nvls", "simple", None, _NCCL), shape, size, 1270.0) is None
     # a machine that is ten times slower is not the one of the model
@@ -194,7 +194,7 @@ def test_classes_that_hold_most_of_what_can_be_won() -> None:
     assert set(found.left_out) == {0, 3}
     assert found.worth_it
     assert found.share is None
-    assert "could not be tested" in found.why
+    assert "the job's time is unknown" in found.why
     assert found.weight_s == pytest.approx(2520e-6)
 
 
@@ -419,10 +419,10 @@ def _candidate(number: int, size: int, op: Op = Op.ALL_REDUCE, **us: float) -> C
     return Candidate(number, Shape(op, 8, 1), size, 10.0, found, floor)
 
 
-def _known(*candidates: Candidate, present: Setting | None = None) -> Everything:
+def _known(*candidates: Candidate, present: Setting | None = None) -> ChoiceInput:
     shown = present or present_setting({})
     known = {s.name: s for s in (shown, DEFAULT, _RING, _TREE)}
-    return Everything(candidates, known, [(c.shape, c.size_bytes) for c in candidates], _NCCL)
+    return ChoiceInput(candidates, known, [(c.shape, c.size_bytes) for c in candidates], _NCCL)
 
 
 def test_stay_where_nothing_is_better() -> None:
@@ -477,7 +477,7 @@ def test_what_was_not_tried_on_every_class_is_a_row_that_ends_before_the_others(
     us = {"present": 100.0, "default": 100.0, "ring/simple": 70.0, "tree/ll": 180.0}
     known = _known(_candidate(0, _KIB, **us), _candidate(1, _MIB, **us))
     between = (known.candidates[0].shape, 32 * _KIB)
-    found = choose(Everything(known.candidates, known.settings, [*known.sizes, between], _NCCL))
+    found = choose(ChoiceInput(known.candidates, known.settings, [*known.sizes, between], _NCCL))
     assert found.kind == PLUGIN
     # sqrt(1 Ki x 32 Ki) is 5792.6, sqrt(32 Ki x 1 Mi) is 185363.8
     assert [(r.min_bytes, r.max_bytes) for r in found.rows] == [(512, 5792), (185364, 2 * _MIB)]
@@ -495,7 +495,9 @@ def test_point_to_point_channels_beside_rows() -> None:
     us = {"present": 100.0, "default": 100.0, "ring/simple": 120.0, "tree/ll": 70.0}
     p2p = _candidate(1, _MIB, Op.ALL_TO_ALL, present=100.0, default=100.0, few=50.0)
     known = _known(_candidate(0, _KIB, **us), p2p)
-    found = choose(Everything(known.candidates, {**known.settings, "few": few}, known.sizes, _NCCL))
+    found = choose(
+        ChoiceInput(known.candidates, {**known.settings, "few": few}, known.sizes, _NCCL)
+    )
     assert found.kind == PLUGIN
     assert found.environment == few.environment
     assert found.by_class == {0: "tree/ll", 1: "few"}

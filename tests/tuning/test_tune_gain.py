@@ -133,7 +133,7 @@ def test_what_does_not_run_is_doubtful_and_withdraws_the_choice() -> None:
     found.broken.add(0)
     assert doubtful(state, found, [0, 1]) == {0}  # type: ignore[arg-type]
     why = why_withdrawn(state, found, [0, 1])  # type: ignore[arg-type]
-    assert why == "it failed on AllGather of 8388608 bytes"
+    assert why == "the choice failed on AllGather of 8388608 bytes"
     # A row that loses against the present setting; no other setting was chosen for class 1.
     assert slower_than_present(state, _both(110.0), [0, 1]) == {0}  # type: ignore[arg-type]
     assert why_withdrawn(replace(state, taken_back={0}), found, [0, 1]) is None  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ def test_variables_that_make_any_class_surely_worse_are_withdrawn() -> None:
     everywhere = Choice(ENVIRONMENT, {0: "tree/ll"}, (("NCCL_ALGO", "Tree"),), ())
     state, found = _State(everywhere), _both(90.0)
     why = why_withdrawn(state, found, [0, 1])  # type: ignore[arg-type]
-    assert why == "worse than the library default on AllGather of 268435456 bytes"
+    assert why == "slower than the library default on AllGather of 268435456 bytes"
     assert slower_than_present(state, found, [0, 1]) == {1}  # type: ignore[arg-type]
     assert slower_than_present(replace(state, taken_back={1}), found, [0, 1]) == set()  # type: ignore[arg-type]
     lost = replace(
@@ -194,5 +194,5 @@ def test_rounds_of_a_confirmation() -> None:
     assert [note.text for note in found.problems] == [
         "tuned: cut off",
         "tuned: cut off",
-        "there was time for only 2 of 3 rounds",
+        "the time limit allowed only 2 of 3 rounds",
     ]

@@ -201,7 +201,9 @@ def test_a_row_that_does_not_hold_is_taken_back(tune: Tune) -> None:
     found = tune.evidence()
     assert found["outcome"] == "tuned"
     assert found["kept"] == [["FAKE_ROWS_SLOW", "gather"]]
-    assert "Worse when confirmed, so left to the library: AllGather of 262144 bytes" in done.out
+    assert (
+        "Slower in the confirmation, so left to the library: AllGather of 262144 bytes" in done.out
+    )
     assert {r["op"] for r in found["rows"]} == {"AllReduce"}
     assert "allgather" not in (tune.out / "tuner.csv").read_text()
     # five calls of 256 KiB; the AllGather counts as it is with the default
@@ -213,7 +215,7 @@ def test_a_row_that_gains_nothing_is_taken_back(tune: Tune) -> None:
     assert done.code == 0
     found = tune.evidence()
     assert found["outcome"] == "tuned"
-    said = "No sure gain when confirmed, so left to the library: AllGather of 262144 bytes"
+    said = "Gain not confirmed, so left to the library: AllGather of 262144 bytes"
     assert said in done.out
     assert {r["op"] for r in found["rows"]} == {"AllReduce"}
 
@@ -231,7 +233,7 @@ def test_a_result_that_does_not_hold_is_withdrawn(tune: Tune) -> None:
 def test_not_worth_it(tune: Tune) -> None:
     done = tune("--step-ms", "500")
     assert done.code == 0
-    assert "Not worth it: 0.0" in done.out
+    assert "Not worth it: at most 0.0" in done.out
     assert tune.evidence()["launches"] == 1
     assert not (tune.out / "tuner.csv").exists()
 
@@ -310,7 +312,7 @@ def test_a_result_that_the_job_applies_is_not_replaced(
     monkeypatch.setenv("COLLSCOPE_TUNER_CSV", str(tune.out / "tuner.csv"))
     done = tune()
     assert (done.code, done.out) == (2, "")
-    assert "COLLSCOPE_TUNER_CSV of the job (shell) names" in done.err
+    assert "the job's COLLSCOPE_TUNER_CSV (shell) names" in done.err
     assert (tune.out / "tuner.csv").read_text() == "tuner.csv"
     assert not (tune.out / "earlier").exists()
 
@@ -352,7 +354,7 @@ def test_without_a_gpu_there_is_nothing_to_tune(
         replayer.chmod(0o755)
         done = collscope(*arguments, "--replayer", str(replayer))
         assert (done.code, done.out) == (5, "")
-        assert "tune: no GPU here" in done.err
+        assert "tune: NCCL and RCCL find no usable GPU here" in done.err
         assert done.err.count("\n") == 1
     assert not tune.out.exists()
 
@@ -361,7 +363,7 @@ def test_without_a_gpu_there_is_nothing_to_tune(
 def test_a_step_takes_time(tmp_path: Path, step_ms: str) -> None:
     done = collscope("tune", "--db", tmp_path / "t.db", "--dry-run", "--step-ms", step_ms)
     assert (done.code, done.out) == (2, "")
-    assert f"step time of {step_ms} ms: no step takes that. Give more than 0." in done.err
+    assert f"step time of {step_ms} ms: not the time of a step. Give more than 0." in done.err
 
 
 def test_a_dry_run_tells_the_settings_and_starts_nothing(samples: Path, tmp_path: Path) -> None:
@@ -386,12 +388,13 @@ def test_a_dry_run_tells_the_settings_and_starts_nothing(samples: Path, tmp_path
     assert outcomes["nvls/simple"] == ("left out", 0)
     (nvls,) = (s["outcome"] for s in found["settings"] if s["name"] == "nvls/simple")
     assert nvls == (
-        "left out: NVLS is switched off (AllReduce, ReduceScatter, AllGather); no nvls (Broadcast,"
-        " Reduce); no choice of algorithm (SendRecv, AllToAll, Gather, AllToAllv, Scatter)"
+        "left out: NVLS is switched off (AllReduce, ReduceScatter, AllGather); unsupported by"
+        " nvls (Broadcast, Reduce); not for point-to-point calls (SendRecv, AllToAll, Gather,"
+        " AllToAllv, Scatter)"
     )
     # One of the survey; 9 settings and 2 x 3 of channels, 9 + 15/2 + 3 x 15/4 + 5 = 33 of the
     # search; present and tuned three times each. 40 launches of 14 x 0.05 s.
-    assert "About 40 launches (1 of the survey, at most 33 of the search, 6 of" in found["why"]
+    assert "about 40 launches: 1 for the survey, at most 33 for the search, 6 for" in found["why"]
     assert "up to 28 s of timed calls" in found["why"]
     assert "ends after 60 s" in found["why"]
     assert not out.exists()
@@ -407,8 +410,8 @@ def test_a_dry_run_tells_what_traces_show_of_the_setting(samples: Path, tmp_path
         collscope("ingest", "log", samples / "nccl" / "mixed", "--db", db, "--run", "log").code == 0
     )
     traced = " ".join(collscope("tune", "--db", db, "--dry-run").out.split())
-    assert "Present setting: not known, since no log tells the job's variables." in traced
-    assert "In the traces a collective's kernel has 1 to 24 thread blocks;" in traced
+    assert "Present setting: unknown, since no log holds the job's variables." in traced
+    assert "In the traces, a collective's kernel has 1 to 24 thread blocks." in traced
     given = collscope("tune", "--db", db, "--dry-run", "--env", "NCCL_MAX_CTAS=2").out
     assert "Present setting: NCCL_MAX_CTAS=2 (--env)." in given
     logged = collscope("tune", "--db", db, "--dry-run", "--run", "log").out

@@ -283,7 +283,7 @@ def test_times_reach_four_times_beyond_the_measured_sizes(sizes: list[int], told
     times = make_times(measured, "m")
     curve = fit(measured, "m").curve(Op.ALL_REDUCE, 4, 1)
     assert curve is not None
-    assert times.tells(sizes) is told is all(curve.reaches(size) for size in sizes)
+    assert times.reaches(sizes) is told is all(curve.reaches(size) for size in sizes)
 
 
 def test_settings_beyond_the_measured_sizes_are_not_known(samples: Path, db_path: Path) -> None:
@@ -297,8 +297,8 @@ def test_settings_beyond_the_measured_sizes_are_not_known(samples: Path, db_path
     assert {row["time_ns"] for row in [found["present"], *found["rows"]]} == {None}
     assert found["recommended"] is None
     (note,) = [n["text"] for n in found["notices"] if n["code"] == "sizes_too_far"]
-    assert note.endswith("have 1 KiB to 13.04 MiB. Measure them: collscope replay --sweep "
-                         "allreduce:1K..16M*2")  # fmt: skip
+    assert note.endswith("have 1 KiB to 13.04 MiB. Measure them with 'collscope replay --sweep "
+                         "allreduce:1K..16M*2'")  # fmt: skip
 
 
 def test_measured_buckets_keep_their_own_times() -> None:
@@ -489,8 +489,9 @@ def test_wrong_measurements_are_left_out_and_told(
         wrong.write_text(wrong.read_text().replace(",ok", ",wrong"))
         assert collscope("ingest", "csv", wrong, "--db", measured, "--label", label).code == 0
     found = fusion(*fixed, "fast")
-    assert "label 'fast': 2 of 21 measurements failed or gave wrong results: left out" in texts(
-        found
+    assert (
+        "label 'fast': 2 of 21 measurements failed or gave wrong results, and are left out"
+        in texts(found)
     )
     refused = collscope("whatif", "fusion", *fixed, "bad")
     assert refused.code == 4
@@ -555,7 +556,7 @@ def test_a_recorded_run_is_merged_beside_its_own_compute(recordings: Path, measu
     assert collscope("ingest", "trace", *traces, "--db", measured, "--run", "job").code == 0
     fixed = ("--run", "job", "--db", measured, "--label", "fast")
     # What waits for every bucket recommends otherwise, so it says that the traces would tell.
-    note = "--overlap recorded takes the overlap into account"
+    note = "--overlap recorded, which uses the run's traces, includes the overlap"
     assert any(note in notice for notice in texts(fusion(*fixed)))
     by_cap = texts(fusion(*fixed, "--policy", "pre"))
     assert not any(note in notice for notice in by_cap)
@@ -566,7 +567,7 @@ def test_a_recorded_run_is_merged_beside_its_own_compute(recordings: Path, measu
     assert exposed == sorted(exposed)  # larger last buckets hide less
     assert found["present"]["exposed_ns"] == pytest.approx(exposed[0])
     slower = collscope("whatif", "fusion", *fixed, "--overlap", "recorded", "--thresholds", "512M")
-    assert "is the fastest: the next, 512 MiB, takes" in slower.out
+    assert "is the fastest. The next best, 512 MiB, takes" in slower.out
     assert "saves" not in slower.out
     assert not any(note in notice for notice in texts(found))
 
@@ -580,10 +581,10 @@ def test_a_run_s_order_and_step_come_from_its_log(measured: Path, samples: Path)
     assert found["total_bytes"] == 4 * 67_170_304
     assert [row["buckets"] for row in found["rows"]] == [1, 2, 8]
     text = collscope("whatif", "fusion", *fixed, "--thresholds", "1,2,8")
-    assert "Take number of buckets 1: it saves" in text.out
+    assert "Use number of buckets 1: it saves" in text.out
     outcome = collscope("whatif", "fusion", *fixed, "--overlap", "recorded")
     assert outcome.code == 3
-    assert "has no times" in outcome.err
+    assert "lacks the times of two calls" in outcome.err
 
 
 def test_run_main_is_taken_where_none_is_named(
@@ -623,7 +624,7 @@ def test_text_csv_and_plot(measured: Path, samples: Path, tmp_path: Path) -> Non
         (("--layers", "none.csv"), 3, "none.csv: No such file"),
         (("--layers", "LAYERS"), 2, "--label, or --measure"),
         (("--layers", "LAYERS", "--label", "slow"), 3, "labels: 'fast'"),
-        (("--layers", "LAYERS", "--label", "fast", "-n", "8"), 3, "measured on 4 ranks"),
+        (("--layers", "LAYERS", "--label", "fast", "-n", "8"), 3, "measured with 4 ranks"),
         (("--layers", "LAYERS", "--label", "fast", "--thresholds", "9M..1M"), 2, "Swap them"),
         (("--layers", "LAYERS", "--label", "fast", "--overlap", "uniform:x"), 2, "not understood"),
         (("--layers", "LAYERS", "--label", "fast", "--overlap", "recorded"), 2, "has no times"),

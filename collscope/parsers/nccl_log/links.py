@@ -1,7 +1,7 @@
 """Channel connections: the "Channel … via …" lines of NCCL 2.4 to 2.31 and of RCCL.
 
 The number in brackets after a rank is a bus id (hexadecimal; before NCCL 2.18, and RCCL) or an
-NVML device index; the digits do not tell which, so it is not kept.
+NVML device index; the digits do not show which, so it is not kept.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from collscope.parsers.nccl_log.links import parse_link
 from collscope.parsers.nccl_log.settings import parse_built_for, parse_setting, parse_version
 
 NO_PROCESS = 0xFFFFFFFF
-"""The scanner's process index of a line that no process can be told for."""
+"""The scanner's process index of a line of an unknown process."""
 
 
 class MessageKind(IntEnum):
@@ -101,9 +101,11 @@ def _unparsed(kind: int, line: int, text: str, count: int) -> Diagnostic:
         return Diagnostic(
             severity=Severity.NOTICE,
             code="channel_line_cut",
-            message="Lines of channels that end before the transport, as where a terminal wraps"
-            " them, or name one that is not known: these transports are missing. Take the log's"
-            " file (NCCL_DEBUG_FILE), not what a terminal shows.",
+            message=(
+                "Channel lines that end before the transport, perhaps wrapped by a terminal, or "
+                "name an unknown one: these transports are missing. Use the log file "
+                "(NCCL_DEBUG_FILE), not terminal output."
+            ),
             line=line,
             excerpt=text[:200],
             count=count,
@@ -112,7 +114,7 @@ def _unparsed(kind: int, line: int, text: str, count: int) -> Diagnostic:
     return Diagnostic(
         severity=Severity.INFO,
         code="unparsed_message",
-        message=f"Lines of kind {name} in a form that is not known; they were not stored.",
+        message=f"Lines of kind {name} in an unknown form; they were not stored.",
         line=line,
         excerpt=text[:200],
         count=count,

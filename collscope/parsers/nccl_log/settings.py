@@ -1,4 +1,4 @@
-"""What the library says it was told (environment, configuration) and what it is (versions)."""
+"""The library's settings (environment, configuration) and versions, as it prints them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def parse_version(process: int | None, line: int, text: str) -> LibraryVersion |
 
 
 def parse_built_for(process: int | None, line: int, text: str) -> LibraryVersion | None:
-    """Release of CUDA or HIP that the library's own version line says it was built for."""
+    """Release of CUDA or HIP that the library was built for, by its own version line."""
     match = _BUILT_FOR.search(text)
     return LibraryVersion(process, line, match[1], match[2]) if match else None
 

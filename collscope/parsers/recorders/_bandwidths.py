@@ -1,4 +1,4 @@
-"""Size, time and number of ranks of a call, beside the bandwidths that were computed of them."""
+"""Size, time and ranks of a call, compared with the bandwidths computed from them."""
 
 from __future__ import annotations
 

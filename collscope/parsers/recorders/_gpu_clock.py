@@ -1,4 +1,4 @@
-"""A GPU's clock beside its host's, from pairs: the host sees a stamp after the GPU took it."""
+"""A GPU's clock against its host's, from pairs: the host sees a stamp after the GPU took it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, TypeVar
 
 from collscope.model import Severity
-from collscope.parsers._gaps import lacking
+from collscope.parsers._gaps import count_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _MISSING_TEXT = (
-    "By the recorder's own numbers at least so many calls were made that are not in the file: they"
-    " were lost, or the recorder left them out."
+    "The recorder's own numbering shows at least this many calls that are not in the file: they "
+    "were lost, or the recorder left them out."
 )
-_OPEN_TEXT = "The file is not closed, as the process does when it ends: later calls may be missing."
+_OPEN_TEXT = "The process did not close the file: later calls may be missing."
 _MOST = 2**62  # a number that a damaged file gives; the sums of a run stay whole numbers of SQLite
-_TWICE_TEXT = "Records that stand in the file twice, equal in every field, were counted once."
+_TWICE_TEXT = "Records that appear twice in the file, equal in every field, were counted once."
 
 
 def lacking_calls(calls: Iterable[RecordedCall], *, first: int | None = None) -> int:
     """Calls whose numbers lack, where a rank's communicator counts each operation by itself.
 
-    first   as `lacking` takes it
+    first   as `count_missing` takes it
     source  ncclComm.seqNumber has one counter per function (comm.h since NCCL 2.23)
     """
     numbers: dict[Hashable, list[int]] = defaultdict(list)
@@ -41,14 +41,14 @@ def lacking_calls(calls: Iterable[RecordedCall], *, first: int | None = None) ->
         what = call.collective
         if call.seq is not None and not what.op.point_to_point:
             numbers[what.group, call.group_rank, what.op].append(call.seq)
-    return sum(lacking(own, first=first) for own in numbers.values())
+    return sum(count_missing(own, first=first) for own in numbers.values())
 
 
 def call_once(call: RecordedCall) -> Hashable | None:
     """Key for `once` of a call: numbered ones that are equal in every field are one.
 
-    What numbers a Send or Recv differs between recorders: their times distinguish them, where these
-    are told.
+    What numbers a Send or Recv differs between recorders: their times, where known, distinguish
+    them.
     """
     number_of_call = call.seq
     if call.collective.op.point_to_point and call.start_ns is not None:
@@ -67,7 +67,7 @@ def note_missing(notes: Notes, missing: int) -> None:
 
 
 def once(records: Sequence[_T], key: Callable[[_T], Hashable | None], notes: Notes) -> list[_T]:
-    """Records without those that stand there again, which are counted.
+    """Records without those that are repeated, which are counted.
 
     key  equal for records that cannot be two; None for one that cannot be distinguished from others
     """
@@ -84,5 +84,5 @@ def once(records: Sequence[_T], key: Callable[[_T], Hashable | None], notes: Not
 
 
 def note_again(notes: Notes, repeats: int = 1, line: int = 1) -> None:
-    """Count records that stand in the file already, and were left out."""
+    """Count records that are in the file already, and were left out."""
     notes.add(Severity.NOTICE, "counted_once", _TWICE_TEXT, line, count=repeats)

@@ -9,7 +9,7 @@ import re
 
 import msgspec
 
-from collscope.model import Extent, Op, Place, datatype_of, parse_op, redop_of
+from collscope.model import BufferPlace, Extent, Op, datatype_of, parse_op, redop_of
 from collscope.model.limits import LIMIT
 from collscope.model.trace import RecordedCall, TraceCollective
 
@@ -55,7 +55,7 @@ class Communicators:
     def __init__(self, process: str) -> None:
         """Know none.
 
-        process  tells this process from others in the names of communicators whose start is lost
+        process  distinguishes this process in the names of communicators whose start is lost
         """
         self._process = process
         self._names: dict[int, str] = {}
@@ -80,7 +80,7 @@ class Communicators:
     def start(self, pointer: int, unique_id: int, ranks: int | None = None) -> None:
         """A communicator was made; its unique id is the hash that INIT lines print.
 
-        ranks  it has; None where that is not told
+        ranks  it has; None where that is unknown
         """
         self.end(pointer)
         if ranks is not None and ranks > 0:
@@ -91,8 +91,8 @@ class Communicators:
         """A communicator was split off.
 
         color    negative: this rank got none
-        pointer  of the new one; 0 where it is not told, as in a group of calls
-        low      the lower 32 bits of it; 0 where they are not told
+        pointer  of the new one; 0 where it is unknown, as in a group of calls
+        low      the lower 32 bits of it; 0 where they are unknown
         """
         self._splits[parent] = number = self._splits.get(parent, 0) + 1
         # Ranks of one colour are together, and every rank of the parent splits as often.
@@ -151,7 +151,7 @@ class Communicators:
 
 
 def process_of(name: str) -> tuple[int | None, str | None]:
-    """Process id and host in a recording's file name; None where it tells none.
+    """Process id and host in a recording's file name; None where it has none.
 
     >>> process_of("run/replay.4711.node-3.json")
     (4711, 'node-3')
@@ -206,12 +206,12 @@ def _in_place(raw: RawCall) -> bool | None:
     if raw.op.point_to_point or size is None or not (raw.sendbuff and raw.recvbuff):
         return None
     place = raw.op.place
-    if place is not Place.SAME and raw.op.rooted and raw.rank != raw.root:
+    if place is not BufferPlace.SAME and raw.op.rooted and raw.rank != raw.root:
         return None
     own = raw.rank * raw.count * size
-    if place is Place.PART_OF_RECV:
+    if place is BufferPlace.PART_OF_RECV:
         return raw.sendbuff == raw.recvbuff + own
-    if place is Place.PART_OF_SEND:
+    if place is BufferPlace.PART_OF_SEND:
         return raw.recvbuff == raw.sendbuff + own
     return raw.sendbuff == raw.recvbuff
 
@@ -220,5 +220,5 @@ def _ns(time_ms: float | None) -> int | None:
     if time_ms is None or not 0 < time_ms < LIMIT / 1e6:
         return None
     # Whole and part by themselves: a float of so many ns would be off by hundreds.
-    whole = int(time_ms)
-    return whole * 1_000_000 + round((time_ms - whole) * 1e6)
+    whole_ms = int(time_ms)
+    return whole_ms * 1_000_000 + round((time_ms - whole_ms) * 1e6)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from collscope.model import Op, Severity
 from collscope.model.limits import LIMIT
 from collscope.model.trace import GroupStatus, RecordedCall, RecordedCalls, TraceCollective
-from collscope.parsers._gaps import lacking
+from collscope.parsers._gaps import count_missing
 from collscope.parsers._notes import Notes
 from collscope.parsers._sides import CODE, CONTRADICT_TEXT, counts_contradict
 from collscope.parsers.reader import recorder_reader
@@ -28,10 +28,10 @@ from collscope.parsers.recorders._values import (
     decode_document,
     mapping,
     number,
+    parse_int,
     ranks,
     sequence,
     text,
-    whole,
     without_deep,
 )
 from collscope.parsers.traces.kineto_names import parse_collective, parse_dtype
@@ -54,23 +54,23 @@ _PEER = re.compile(r"(\d{1,9})\s*(?:->|<-)\s*(\d{1,9})")
 # ddp.fr.rank0.json, nccl_trace_rank_3, _dump_1, 12
 _SEPARATOR = re.compile(r"[_.\-]|(?<=[a-z])(?=\d)", re.IGNORECASE)
 _NUMBERS_TEXT = (
-    "The recorder's ring buffer ran over, and its numbers count the calls of all groups of a "
-    "process: ranks meet where they made the same calls in all groups."
+    "The recorder's ring buffer overflowed, and it numbers the calls of all groups of a process "
+    "together: ranks can be matched only where they made the same calls in all groups."
 )
 _SECOND_TEXT = (
-    "The file goes on behind its first dump, and that part was not read. Give each dump a file of"
-    " its own."
+    "The file continues after its first dump, and that part was not read. Give each dump a file "
+    "of its own."
 )
 _ACTIVE_TEXT = (
-    "The dump holds only calls that were not completed: by its numbers at least so many others were"
-    " made among them."
+    "The dump holds only calls that did not complete: its numbering shows at least this many "
+    "other calls between them."
 )
 _DEEP_TEXT = "Values nested too deep to be read were left out."
 _STATUS_TEXT = (
-    "The dump's status of a group contradicts its entries: a call is completed that by the status"
-    " was not enqueued. The status is not used."
+    "The dump's status of a group contradicts its entries: a call is completed that the status "
+    "counts as not enqueued. The status is not used."
 )
-_AGAIN_TEXT = "The dump stands in the file again, equal in every field: it was counted once."
+_AGAIN_TEXT = "The file holds the dump twice, equal in every field: it was counted once."
 _MOST_FRAMES = 16  # of a call: the innermost show where it stands
 _MOST_RANKS = 1 << 24  # of all groups together, and characters that list them
 
@@ -218,7 +218,7 @@ def _rows(entries: Iterable[Mapping[object, object]]) -> list[_Row]:
     rows = []
     for entry in entries:
         read = entry.get
-        pg_id, one_sided = whole(read("pg_id")), read("is_p2p") is True
+        pg_id, one_sided = parse_int(read("pg_id")), read("is_p2p") is True
         named, title = read("process_group"), read("profiling_name")
         sizes = read("input_sizes"), read("output_sizes")
         types = read("input_dtypes"), read("output_dtypes")
@@ -228,10 +228,11 @@ def _rows(entries: Iterable[Mapping[object, object]]) -> list[_Row]:
             kind = kinds[key] = _kind(pg_id, one_sided, named, title, *sizes, *types)
         created = read("time_created_ns")
         made = _Entry(
-            whole(read("record_id")), pg_id, whole(read("collective_seq_id")),
-            whole(read("p2p_seq_id")), whole(read("op_id")),
-            created if type(created) is int else whole(created),
-            whole(read("time_discovered_started_ns")), whole(read("time_discovered_completed_ns")),
+            parse_int(read("record_id")), pg_id, parse_int(read("collective_seq_id")),
+            parse_int(read("p2p_seq_id")), parse_int(read("op_id")),
+            created if type(created) is int else parse_int(created),
+            parse_int(read("time_discovered_started_ns")),
+            parse_int(read("time_discovered_completed_ns")),
             number(read("duration_ms")), number(read("timeout_ms")), text(read("state")),
             frames=read("frames"),
         )  # fmt: skip
@@ -381,7 +382,7 @@ def _lacking(rows: Sequence[_Row], status: Sequence[GroupStatus], *, one_counter
 def _gaps(numbers: Sequence[int | None]) -> int:
     """Numbers that lack; an entry whose number cannot be read may be any of those."""
     known = [n for n in numbers if n is not None]
-    return max(lacking(known) - (len(numbers) - len(known)), 0)
+    return max(count_missing(known) - (len(numbers) - len(known)), 0)
 
 
 def _agreed(
@@ -411,7 +412,7 @@ def _agreed(
 
 
 def rank_of(name: str) -> int | None:
-    """Rank in a file's name; None when it tells none.
+    """Rank in a file's name; None when it has none.
 
     >>> rank_of("ddp.fr.rank0.json"), rank_of("_dump_12"), rank_of("nccl_trace"), rank_of("h2_x3")
     (0, 12, None, 3)
@@ -420,9 +421,9 @@ def rank_of(name: str) -> int | None:
     parts = [part for part in _SEPARATOR.split(base) if part]
     for marker, value in zip(parts[-2::-1], parts[:0:-1], strict=False):
         if marker.lower() == "rank" and value.isascii() and value.isdigit():
-            return whole(value)
+            return parse_int(value)
     numbers = [part for part in parts if part.isascii() and part.isdigit()]
-    return whole(numbers[-1]) if numbers else None
+    return parse_int(numbers[-1]) if numbers else None
 
 
 def _whole_entries(source: str) -> list[object]:
@@ -454,19 +455,19 @@ def _groups(config: object) -> dict[str, tuple[int, ...]]:
 
 def _status(status: object, rows: Iterable[_Row]) -> tuple[GroupStatus, ...]:
     # "pg_status": {"5": {"last_enqueued_collective": 39416, …}}: keys are pg_id, not names.
-    # The JSON form quotes the numbers; -1 says that none was.
+    # The JSON form quotes the numbers; -1 means that none was.
     names = {entry.pg_id: kind.group for entry, kind in rows}
     found = []
     for key, value in mapping(status).items():
         counters = mapping(value)
-        name = names.get(whole(key))
+        name = names.get(parse_int(key))
         if name is not None:
             found.append(
                 GroupStatus(
                     name,
-                    last_enqueued=whole(counters.get("last_enqueued_collective")),
-                    last_started=whole(counters.get("last_started_collective")),
-                    last_completed=whole(counters.get("last_completed_collective")),
+                    last_enqueued=parse_int(counters.get("last_enqueued_collective")),
+                    last_started=parse_int(counters.get("last_started_collective")),
+                    last_completed=parse_int(counters.get("last_completed_collective")),
                 )
             )
     return tuple(found)
@@ -534,7 +535,7 @@ class _Entries:
         self._known: dict[int, tuple[TraceCollective, int | None, bool]] = {}
 
     def call(self, row: _Row, place: int) -> RecordedCall:
-        """Call of one entry, which stands at a place in the dump."""
+        """Call of one entry, which has a place in the dump."""
         entry, kind = row
         known = self._known.get(id(kind))
         if known is None:
@@ -551,7 +552,7 @@ class _Entries:
             collective=collective,
             seq=number_in_group,
             # When its start was not discovered, the call was made at time_created_ns.
-            start_ns=entry.time_discovered_started_ns or whole(entry.time_created_ns),
+            start_ns=entry.time_discovered_started_ns or parse_int(entry.time_created_ns),
             end_ns=entry.time_discovered_completed_ns or None,
             duration_ns=None if duration_ms is None else _ns(duration_ms * 1e6),
             state=state,
@@ -639,7 +640,7 @@ def _elements(shapes: object) -> int | None:
     total = 0
     listed = sequence(shapes)
     for shape in listed:
-        lengths = [whole(item) for item in sequence(shape)[:65]]
+        lengths = [parse_int(item) for item in sequence(shape)[:65]]
         known = [item for item in lengths if item is not None]
         if not isinstance(shape, list | tuple) or len(known) != len(lengths) or len(known) > 64:
             return None

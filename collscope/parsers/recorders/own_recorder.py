@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from collscope.model import Op, Place, Severity, parse_datatype, parse_op
+from collscope.model import BufferPlace, Op, Severity, parse_datatype, parse_op
 from collscope.model.limits import LIMIT
 from collscope.model.trace import KERNEL_GPU, RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
@@ -25,7 +25,7 @@ from collscope.parsers._sides import CODE, CONTRADICT_TEXT
 from collscope.parsers.reader import recorder_reader
 from collscope.parsers.recorders._gpu_clock import GpuClock
 from collscope.parsers.recorders._numbering import note_missing
-from collscope.parsers.recorders._values import whole
+from collscope.parsers.recorders._values import parse_int
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,22 +69,22 @@ _VERSION_TEXT = (
 )
 _TORN_TEXT = "Bytes that are cut or damaged were skipped."
 _DROPPED_TEXT = (
-    "The recorder itself lost records: its ring was full, or the disk took nothing. "
+    "The recorder itself lost records: its ring was full, or the disk could not be written. "
     "Record fewer events: collscope record --level calls."
 )
 _OPEN_TEXT = (
-    "The file is not ended: the process was killed or still runs, and its last moment is missing."
+    "The file has no end: the process was killed or still runs, and its last moment is missing."
 )
 _STRAY_TEXT = "Records whose call or communicator is not in the file were left out."
 _NO_EVENT_TEXT = (
-    "Calls of the application have no event of the library: they count, and their GPU time is not "
-    "known."
+    "Calls of the application have no event from the library: they count, but their GPU time is "
+    "not known."
 )
 _FOREIGN_TEXT = (
-    "GPU times were left out: on these communicators the library gave stamps of other kernels. "
-    "They begin before their call, or while the call before it runs. NCCL 2.30 and 2.32 do so "
-    "behind a Broadcast, without NCCL_ALLGATHERV_ENABLE=0, or a rank's Send to itself; NCCL 2.28 "
-    "behind such a Send."
+    "GPU times were left out: on these communicators the library reported times of other kernels. "
+    "They begin before their call, or while the previous call runs. NCCL 2.30 and 2.32 do this "
+    "after a Broadcast, unless NCCL_ALLGATHERV_ENABLE=0 is set. NCCL 2.28 and 2.30 do this after "
+    "a rank's Send to itself."
 )
 _UNLAUNCHED_TEXT = "Calls of the application that the library had not launched were left out."
 _NONE_TEXT = "The recording holds no collectives."
@@ -101,7 +101,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class _Process(msgspec.Struct, frozen=True):
-    """What the first record tells of the process."""
+    """The process, by the first record."""
 
     name: str
     real_ns: int
@@ -177,7 +177,7 @@ def parse(data: bytes, _name: str) -> RecordedCalls:
 
 
 def cost_of(data: bytes) -> RecorderCost | None:
-    """What the recorder took of the process of a file; None where the file does not tell."""
+    """What the recorder took of the process of a file; None where the file lacks it."""
     reader = _Reader(Notes())
     for record in _records(data, reader.notes):
         if record.kind in (_FILE, _COST):
@@ -289,7 +289,7 @@ class _Reader:
         self._apis: dict[int, _Api] = {}
         self._launched: set[int] = set()
         self._calls: dict[int, tuple[Record, tuple[int, ...]]] = {}
-        # By call, channel and start: of one that lasts, the last record tells the end.
+        # By call, channel and start: of one that lasts, the last record has the end.
         self._kernels: dict[int, dict[tuple[int, int], int]] = defaultdict(dict)
         self._clock = GpuClock()
         self._unsound: frozenset[int] = frozenset()
@@ -358,12 +358,12 @@ class _Reader:
             rank=self.rank(),
             world_size=process.world_size or None if process else None,
             host=process.host or None if process else None,
-            pid=whole(process.pid) if process else None,
+            pid=parse_int(process.pid) if process else None,
             library_version=_version(process.library_version) if process else None,
             # ncclComm.seqNumber has one counter per function (comm.h since NCCL 2.23).
             seq_per_op=True,
             coverage="whole" if entire and not self.notes.diagnostics else "sample",
-            callback_ns=None if self.cost is None else whole(self.cost.callback_ns),
+            callback_ns=None if self.cost is None else parse_int(self.cost.callback_ns),
             process=process.name if process else None,
             part=process.segment if process else 0,
             diagnostics=self.notes.diagnostics,
@@ -431,7 +431,7 @@ class _Reader:
     def _call_without_event(self, api: _Api) -> RecordedCall:
         comm = self._comms[api.comm]
         return RecordedCall(
-            collective=_collective(api.func, api.datatype, whole(api.count), api.root, comm),
+            collective=_collective(api.func, api.datatype, parse_int(api.count), api.root, comm),
             seq=None,
             start_ns=self._host_time(api.monotonic_ns),
             group_rank=comm.rank if comm.rank >= 0 else None,
@@ -442,7 +442,7 @@ class _Reader:
         process = self._process
         if process is None:
             return None
-        return whole(process.real_ns + monotonic_ns - process.monotonic_ns)
+        return parse_int(process.real_ns + monotonic_ns - process.monotonic_ns)
 
     def _call(self, record: Record, fields: tuple[int, ...], comm: _Comm) -> RecordedCall:
         id_, api_id, at, seq, count, send, recv, _, root, *names = fields
@@ -450,14 +450,14 @@ class _Reader:
         name, type_name = self._name(func), self._name(datatype)
         op = parse_op(name)
         api = self._apis.get(api_id)
-        elements = whole(count)
+        elements = parse_int(count)
         if api is not None and api.func == name:
             # The library counts some operations in bytes, whatever the type of the call.
             if _bytes(count, type_name) != _bytes(api.count, api.datatype):
                 self.notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, None)
                 elements, type_name = None, ""
             else:
-                elements, type_name = whole(api.count), api.datatype
+                elements, type_name = parse_int(api.count), api.datatype
         captured = api is not None and api.captured
         # The application made a captured call once, before all launches of its graph.
         made = at if api is None or captured else api.monotonic_ns
@@ -576,7 +576,7 @@ class GrowingProcess(msgspec.Struct, frozen=True):
     newer: bool  # a file is of a newer format, and nothing of it is read
 
 
-class Fresh(msgspec.Struct, frozen=True):
+class NewRecords(msgspec.Struct, frozen=True):
     """What new bytes of a recording brought: each call once in each."""
 
     launched: tuple[RecordedCall, ...]
@@ -602,14 +602,14 @@ class GrowingRecording(_Reader):
         """What comes next is of the process's next file."""
         self._rest, self._begun = b"", False
 
-    def feed(self, data: bytes) -> Fresh:
+    def feed(self, data: bytes) -> NewRecords:
         """Take the next bytes of the file; a record that is not whole waits for more."""
         data = self._rest + data
         place = 0
         if not self._begun:
             if len(data) <= len(MAGIC):
                 self._rest = data
-                return Fresh((), ())
+                return NewRecords((), ())
             place, self._begun = len(MAGIC) + 1, True
             self._newer |= data[:place] != MAGIC + bytes([_VERSION])
         launched: list[int] = []
@@ -625,7 +625,7 @@ class GrowingRecording(_Reader):
         if self._first_segment is None and self._process is not None:
             self._first_segment = self._process.segment
         self._unsound |= self._with_foreign_stamps()
-        fresh = Fresh(
+        fresh = NewRecords(
             (*self._made_of(launched), *self._passed_over()),
             tuple(call for call in self._made_of(self._complete(touched)) if call.duration_ns),
         )
@@ -638,7 +638,7 @@ class GrowingRecording(_Reader):
         lost = self.cost.lost if self.cost is not None else 0
         return GrowingProcess(
             host=process.host or None if process else None,
-            pid=whole(process.pid) if process else None,
+            pid=parse_int(process.pid) if process else None,
             rank=self.rank(),
             world_size=process.world_size or None if process else None,
             level=process.level or None if process else None,
@@ -759,11 +759,11 @@ def _in_place(op: Op, buffers: tuple[int, int], rank: int, part_bytes: int | Non
     send, recv = buffers
     if not send or not recv or not op.has_in_place:
         return None
-    if op.place is Place.SAME:
+    if op.place is BufferPlace.SAME:
         return send == recv
     if part_bytes is None or rank < 0:
         return None
-    whole_buffer, part = (recv, send) if op.place is Place.PART_OF_RECV else (send, recv)
+    whole_buffer, part = (recv, send) if op.place is BufferPlace.PART_OF_RECV else (send, recv)
     return part == whole_buffer + rank * part_bytes
 
 

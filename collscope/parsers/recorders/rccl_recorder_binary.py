@@ -2,7 +2,7 @@
 
 ``struct rcclApiCall`` of src/include/recorder.h, ROCm/rccl pull request 1603 and later (ROCm 7.0),
 as the compiler lays it out on x86-64: 152 bytes, or 160 since ``acc`` was added. Which of them a
-file has is told by what makes sense.
+file has follows from which one makes sense.
 """
 
 from __future__ import annotations

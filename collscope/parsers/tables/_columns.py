@@ -35,8 +35,8 @@ _OP_TEXT = (
     "Tables without an operation were left out. Name it with collscope ingest table --op NAME"
 )
 _ASSUMED_TEXT = (
-    "A table does not name its operation: the only one that the text names was taken. Name another"
-    " with collscope ingest table --op NAME."
+    "A table does not name its operation: the only one that the text names is used. Name another "
+    "with collscope ingest table --op NAME."
 )
 _CUT_TEXT = "Rows that are cut or broken were left out."
 _SIZE_TEXT = "Rows with an unreadable size were left out."
@@ -118,7 +118,7 @@ def size_of(text: str, unit: str = "") -> int | None:
 def setting_of(grid: Grid, text: str, hints: TableHints, notes: Notes) -> Setting | None:
     """Operation, ranks and hosts of a table by its title; None, counted, without an operation.
 
-    text  that the table stands in: the last resort, where it names one operation's program only
+    text  that the table is in: the last resort, where it names one operation's program only
     """
     op = hints.op or next((o for line in grid.above if (o := op_of_text(line))), None)
     op = op or op_of_text(" ".join(grid.header)) or op_of_program(hints.name)

@@ -1,6 +1,6 @@
 """What the lines around a table of nccl-tests or rccl-tests say of its rows.
 
-Operation, ranks, hosts, devices, options and library stand in the preamble that the program
+Operation, ranks, hosts, devices, options and library are in the preamble that the program
 prints, or in the command above a pasted table.
 """
 
@@ -24,7 +24,7 @@ _RANK = re.compile(
 # # rccl-tests version 2.17.9-develop:83d38d9 rccl-headers=22606 rccl-library=22606
 # rccl-tests: Version develop:83d38d9
 _TESTS = re.compile(r"\b(nccl|rccl)-tests:? version\b(?:.*?-library=(\d{4,7})\b)?", re.IGNORECASE)
-# A title that says RCCL and not "NCCL/RCCL"; the folder or address of rccl-tests
+# A title with RCCL and not "NCCL/RCCL"; the folder or address of rccl-tests
 _RCCL = re.compile(r"(?<![\w/])RCCL\b(?!/)|\brccl-tests\b")
 # NCCL version 2.18.5+cuda12.2 / RCCL version : 2.22.3-HEAD:271856d
 # What it was built for is no part of the version, as in logs.

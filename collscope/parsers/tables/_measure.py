@@ -79,7 +79,9 @@ class Result(msgspec.Struct, frozen=True):
     samples_us: tuple[float, ...] = ()
     round: int | None = None
     algbw: str | None = None  # GB/s
-    choice: str | None = None  # algorithm, protocol and channels that the program printed beside it
+    choice: str | None = (
+        None  # algorithm, protocol and channels that the program printed next to it
+    )
 
 
 def measure(result: Result, setting: Setting, notes: Notes) -> Measurement | None:
@@ -145,7 +147,7 @@ def count_of(result: Result, setting: Setting) -> int | None:
 
 
 def factor_of(results: Iterable[Result]) -> tuple[float, float] | None:
-    """What bus over algorithm bandwidth may be by all results; None where they do not tell it.
+    """What bus over algorithm bandwidth may be by all results; None where they do not show it.
 
     The algorithm bandwidth is the printed one, and that of size and time. The first is larger than
     the second where two results contradict each other.
@@ -166,7 +168,7 @@ def factor_of(results: Iterable[Result]) -> tuple[float, float] | None:
 
 
 def ranks_by_factor(op: Op, factor: tuple[float, float]) -> list[int]:
-    """Numbers of ranks, 2 to 16383, that a factor leaves possible; none where it tells none."""
+    """Numbers of ranks, 2 to 16383, that a factor leaves possible; none where it shows none."""
     lowest, highest = factor
     if (bus_factor(op, 2) or 0) == (bus_factor(op, 3) or 0):
         return []

@@ -1,6 +1,6 @@
 """Tables of latencies: a column of sizes, one of microseconds per library or setting.
 
-As in MSCCL's documentation (size, NCCL, MSCCL, speed-up). Sizes are taken as nccl-tests' size S,
+As in MSCCL's documentation (size, NCCL, MSCCL, speed-up). Sizes count as nccl-tests' size S,
 total bytes of a call. Speed-up columns are compared with the times and not kept.
 """
 

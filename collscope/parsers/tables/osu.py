@@ -1,8 +1,9 @@
 """Text of the OSU Micro-Benchmarks: latencies and bandwidths of MPI, NCCL and RCCL calls.
 
 Titles and columns: util/osu_util_mpi.c and the tests of release 7.4. Bandwidths are in 1e6 bytes a
-second; latencies are averages over ranks. Tests of other calls than collectives and plain sends
-(one-sided, vector forms, non-blocking, neighbourhoods) are passed over and counted.
+second; latencies are averages over ranks. Tests of calls other than
+collectives and plain sends (one-sided, vector forms, non-blocking, neighbourhoods) are passed over
+and counted.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ _BACKENDS = {"CUDA": "cuda", "ROCM": "hip"}
 _LONGEST = 400  # characters of a line that are looked at
 
 _OTHER_TEXT = (
-    "Tests of other calls than collectives and plain sends (one-sided, non-blocking, vector forms)"
-    " were skipped."
+    "Tests of calls other than collectives and plain sends (one-sided, non-blocking, vector "
+    "forms) were skipped."
 )
 _RANKS_TEXT = (
     "The size of a whole call depends on the number of ranks, which the text does not give: rows"
@@ -73,7 +74,7 @@ _CUT_TEXT = "Rows that are cut or broken were left out."
 
 
 class _Test(msgspec.Struct, frozen=True):
-    """A test, and what its head says of the rows."""
+    """A test, and what its head defines for the rows."""
 
     setting: Setting
     datatype: Datatype | None = None
@@ -86,7 +87,7 @@ def parse(text: str, hints: TableHints) -> MeasurementSet:
     """Measurements of every test of a text, as exact as the digits that were printed.
 
     Sizes are those of nccl-tests: of an AllGather, AllToAll, Gather and Scatter, OSU's times the
-    ranks, which the command above the test or `hints` tells.
+    ranks, which the command above the test or `hints` gives.
     """
     notes = Notes()
     context = Context()
@@ -117,14 +118,14 @@ def parse(text: str, hints: TableHints) -> MeasurementSet:
                 context.read(line)
     return MeasurementSet(
         DIALECT,
-        _told_apart(found, of_test),
+        _distinguished(found, of_test),
         lines=last,
         diagnostics=notes.diagnostics,
         claimed=frozenset(claimed),
     )
 
 
-def _told_apart(found: Sequence[Measurement], of_test: Sequence[int]) -> tuple[Measurement, ...]:
+def _distinguished(found: Sequence[Measurement], of_test: Sequence[int]) -> tuple[Measurement, ...]:
     """Measurements of one test again, perhaps on other hosts, under a label of their own."""
     order: dict[tuple[object, ...], dict[int, int]] = {}
     labelled = []

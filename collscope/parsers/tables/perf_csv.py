@@ -24,8 +24,8 @@ RCCL_DIALECT, PLAIN_DIALECT = "rccl_tests_csv", "sweep_csv"
 _HEAD_LINES = 50
 
 _COLUMNS_TEXT = (
-    'The header lacks the column "nodes" that the rows have (rccl-tests before May 2026): '
-    "it was put in."
+    'The header lacks the column "nodes" that the rows have (rccl-tests before May 2026): it '
+    "was added."
 )
 _TORN_TEXT = "Rows with too few or too many fields, or without size and time, were left out."
 _OP_TEXT = (

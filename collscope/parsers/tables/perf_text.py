@@ -1,6 +1,6 @@
 """Tables that nccl-tests and rccl-tests print, of every generation, in files as people keep them.
 
-Also inside logs, job outputs, issue texts and slides; several tables in one text are told apart.
+Also inside logs, job outputs, issue texts and slides; several tables in one text are separated.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _TRAILER = re.compile(r"Avg bus bandwidth\s*:\s*[\d.eE+-]+\s*(?:$|#)")
 
 _CUT_TEXT = "Rows that are cut or broken were left out."
 _MIXED_TEXT = (
-    "Rows of two or more runs are mixed in one table and cannot be told apart: they are kept as"
-    " one. If the tests were built without MPI, every process prints its own table."
+    "Rows of two or more runs are mixed in one table and cannot be separated: they are kept as "
+    "one. If the tests were built without MPI, every process prints its own table."
 )
 _HEADER_TEXT = "A damaged table header was not used: the columns were read by position."
 _TYPE_TEXT = "Unknown element types: their rows are kept without a type."
@@ -61,11 +61,11 @@ _RANKS_TEXT = (
     " bandwidths."
 )
 _OTHER_RANKS_TEXT = (
-    "The printed bandwidths are of another number of ranks than the text names: theirs counts. Say"
-    " otherwise with collscope ingest table --ranks N"
+    "The printed bandwidths imply another number of ranks than the text names; the implied number "
+    "is used. Override it with collscope ingest table --ranks N"
 )
 _LIKE_ALL_REDUCE = (
-    "; its bus bandwidths exceed the algorithm's, as those of AllReduce and its variants alone do"
+    "; its bus bandwidths exceed its algorithm bandwidths, as only AllReduce and its variants do"
 )
 _NO_RANKS_TEXT = (
     "The text does not give the number of ranks, so there is no bus bandwidth. Give it with"
@@ -86,9 +86,9 @@ _SIZE_TEXT = (
 def parse(text: str | Iterable[str], hints: TableHints) -> MeasurementSet:
     """Measurements of all tables of a text; out of place and in place are two.
 
-    hints    what the user says; it counts more than the text
+    hints    the user's facts; they override the text
     returns  labels: the hint's, and where the text holds several tables the title above each;
-             tables whose operation nothing tells are left out and counted
+             tables of unknown operation are left out and counted
     """
     reader = _Reader(hints)
     last = 0
@@ -110,17 +110,17 @@ class _Table:
         self.layout = layout
         self.setting = setting
         self.title = title
-        self.foreign = foreign  # nccl-tests says that it ran a test of another operation
+        self.foreign = foreign  # nccl-tests prints that it ran a test of another operation
         self.results: list[Result] = []
         self.mixed_at: int | None = None
         self._first = self._last = 0
         self._key: object = None
 
     def concluded(self, op: Op) -> None:
-        """Take the operation of the trailer; none where the head told another."""
+        """Take the operation of the trailer; none where the head has another."""
         # # Collective test concluded: all_gather_perf
-        told = self.setting.op
-        self.foreign |= told not in (Op.UNKNOWN, op)
+        stated = self.setting.op
+        self.foreign |= stated not in (Op.UNKNOWN, op)
         self.setting = replace(self.setting, op=Op.UNKNOWN if self.foreign else op)
 
     def part(self, results: list[Result]) -> _Table:
@@ -215,7 +215,7 @@ class _Reader:
 
     def _other(self, number: int, line: str, text: str, cells: list[str]) -> None:
         if _TRAILER.search(text):
-            self.context.op = None  # of the next run a line of its own tells
+            self.context.op = None  # the next run has a line of its own
             self._ended += 1
             if self._ended > 1 and self._tables:
                 self._tables[-1].mixed_at = self._tables[-1].mixed_at or number
@@ -276,9 +276,9 @@ class _Reader:
             line = table.results[0].line
             self.notes.add(Severity.DATA_LOSS, "nranks_unknown", _PART_TEXT, line)
             return False
-        whole = [replace(r, size=r.size * setting.nranks) for r in table.results]
-        table.results = [r for r in whole if r.size < LIMIT]
-        for r in whole:
+        scaled = [replace(r, size=r.size * setting.nranks) for r in table.results]
+        table.results = [r for r in scaled if r.size < LIMIT]
+        for r in scaled:
             if r.size >= LIMIT:
                 self.notes.add(Severity.DATA_LOSS, "cut_row", _CUT_TEXT, r.line)
         return True
@@ -290,8 +290,8 @@ class _Reader:
         parts = [part for part in (self.hints.label, table.title) if part]
         label = ": ".join(parts) or "table"
         used[label, setting.op, setting.nranks] += 1
-        again = used[label, setting.op, setting.nranks]
-        return f"{label} ({again})" if again > 1 else label
+        count = used[label, setting.op, setting.nranks]
+        return f"{label} ({count})" if count > 1 else label
 
     def _complete(self, table: _Table) -> Setting:
         """Setting of a table with what the user and the rows themselves say."""
@@ -302,7 +302,7 @@ class _Reader:
             op = op_of_program(hints.name) or op_of_text(hints.name)
         factor = factor_of(rows)
         if op is None:
-            # Not told by the columns: those of all_reduce_bias_perf are all_reduce_perf's.
+            # Not shown by the columns: those of all_reduce_bias_perf are all_reduce_perf's.
             exceeds = factor is not None and 1 < factor[0] <= factor[1]
             text = _OP_TEXT + _LIKE_ALL_REDUCE * exceeds
             self.notes.add(Severity.DATA_LOSS, "op_unknown", text, line)
@@ -310,8 +310,8 @@ class _Reader:
         nranks = hints.nranks or setting.nranks
         possible = [] if factor is None else ranks_by_factor(op, factor)
         least = () if setting.least is None else (setting.least,)
-        told = next((n for n in least if n in possible), None)
-        alone = possible[0] if len(possible) == 1 else told
+        likely = next((n for n in least if n in possible), None)
+        alone = possible[0] if len(possible) == 1 else likely
         if nranks is None and not _of_one_rank(table, op):
             nranks = _ranks_of_sizes(op, rows) or alone
             found = nranks is not None
@@ -343,8 +343,8 @@ def _parts(table: _Table) -> list[_Table]:
         sweeps[-1].append(here)
     factors = [factor_of(r for of_line in sweep for r in of_line) for sweep in sweeps]
     known = [f for f in factors if f is not None and f[0] <= f[1]]
-    whole = all(len(sweep) > 1 for sweep in sweeps) and len(known) == len(sweeps)
-    if not whole or max(f[0] for f in known) <= min(f[1] for f in known):
+    complete = all(len(sweep) > 1 for sweep in sweeps) and len(known) == len(sweeps)
+    if not complete or max(f[0] for f in known) <= min(f[1] for f in known):
         return [table]
     return [table.part([r for of_line in sweep for r in of_line]) for sweep in sweeps]
 

@@ -1,6 +1,6 @@
 """Tables of bandwidths over queue pairs: a column of their number, one of GB/s per library.
 
-The size of the messages stands in the title. The time of a call is computed from the bandwidth, as
+The size of the messages is in the title. The time of a call is computed from the bandwidth, as
 exact as the digits that were printed.
 """
 

@@ -1,4 +1,4 @@
-"""What transfers and collectives leave of a computation beside them, 1 being all of it.
+"""Speed of a computation during transfers and collectives; 1 is undisturbed.
 
 Tables with a column of queue pairs or message sizes and one of relative performance per library,
 and sentences that name a collective and its figure.
@@ -39,8 +39,8 @@ _SENTENCE = re.compile(
 )
 # 6) Allgather 对计算的影响（8 进程/8 GPU，每 GPU 1GB）
 _RANKS = re.compile(r"(\d{1,6})\s*(?:进程|processes|ranks)", re.IGNORECASE)
-_NEAR = 6  # lines above a sentence that may tell the ranks
-_MOST = 10.0  # a computation is not ten times faster beside a transfer
+_NEAR = 6  # lines above a sentence that may give the ranks
+_MOST = 10.0  # a computation is not ten times faster during a transfer
 
 _NUMBER_TEXT = "Rows whose figure or first column cannot be read were left out."
 
@@ -49,7 +49,7 @@ def parse(text: str, hints: TableHints) -> MeasurementSet:
     """Relative performance of computations, labelled with the columns' titles.
 
     An operation that neither title nor sentence names is asked for; the ranks' own computation,
-    the device and the times behind the ratio are not told.
+    the device and the times behind the ratio are unknown.
     """
     notes = Notes()
     found: list[Interference] = []

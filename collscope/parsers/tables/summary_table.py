@@ -1,7 +1,7 @@
 """Summaries of bandwidths: a column of sizes, one of GB/s per setting, and no times.
 
 The time of a call is computed from the bandwidth, as exact as the digits that were printed. A
-column without a unit is a bus bandwidth when the table says "Message Size" and nothing else.
+column without a unit is a bus bandwidth when the table has "Message Size" and nothing else.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _RANKS_TEXT = (
     " with collscope ingest table --ranks N"
 )
 _NUMBER_TEXT = "Cells without a readable bandwidth were left out."
-_BELOW_TEXT = "Bandwidths printed as zero are below the digits printed: they were left out."
+_BELOW_TEXT = "Bandwidths printed as zero are too small for the printed digits: they were left out."
 _AGAIN_TEXT = "A table that the text repeats was read once."
 
 

@@ -1,6 +1,6 @@
 """Times of calls by their number of elements, as tests of an all-reduce wrapper print them.
 
-The operation stands in the heading above, the ranks in the line "tested on …".
+The operation is in the heading above, the ranks in the line "tested on …".
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class ArrayReader(Generic[T, S]):
         self.head = self._text[: found.start()]
         self._text = self._text[found.end() :]
         kind = self._element_type(self._text[:65536])
-        # Not strict: numbers may stand in quotes.
+        # Not strict: numbers may be in quotes.
         self._many = msgspec.json.Decoder(list[kind], strict=False)  # type: ignore[valid-type]
         self._one = msgspec.json.Decoder(kind, strict=False)
         self._opened = True

@@ -1,4 +1,4 @@
-"""What a kernel's name alone tells of a collective."""
+"""What a kernel's name alone shows about a collective."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def from_name(hints: KernelName | None) -> TraceCollective:
-    """What a kernel's name alone tells: the operation, and the type where it is reduced.
+    """What a kernel's name alone shows: the operation, and the type where it is reduced.
 
     The name's algorithm, protocol and reduction are those of the specialised kernel that NCCL
     starts for many functions, so they are left out (best_kernel of NCCL's generate.py).

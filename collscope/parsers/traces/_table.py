@@ -25,7 +25,7 @@ class Rows:
         self.stream = array("i")
         self.device = array("i")
         self.collective = array("i")
-        self.blocks = array("i")  # of a collective's kernel; -1: not told, or none
+        self.blocks = array("i")  # of a collective's kernel; -1: unknown, or none
         self.seq = array("q")
         self.correlation = array("q")
         self.start = array("d")
@@ -41,7 +41,7 @@ class Rows:
             getattr(self, name).frombytes(values.tobytes())
 
 
-class Times(msgspec.Struct, frozen=True):
+class RowTimes(msgspec.Struct, frozen=True):
     """Times of rows in ns; a launch of -1 is not known."""
 
     start_ns: Ints
@@ -49,7 +49,7 @@ class Times(msgspec.Struct, frozen=True):
     launch_ns: Ints
 
 
-def columns(rows: Rows, times: Times, which: Ints) -> TraceColumns:
+def columns(rows: Rows, times: RowTimes, which: Ints) -> TraceColumns:
     """Columns of some rows, given by number, in the order of their start."""
     order = which[np.argsort(times.start_ns[which], kind="stable")]
     return TraceColumns(

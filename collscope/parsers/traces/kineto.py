@@ -82,8 +82,8 @@ def _problems(reader: ArrayReader[Event, Slice], name: str) -> list[Diagnostic]:
     found = []
     if reader.large:
         message = (
-            f"{name} holds more than {format_size(LARGEST)} in one event or before the events: what"
-            " belongs to it is not read."
+            f"{name} holds more than {format_size(LARGEST)} in one event or before the events: "
+            "that part is not read."
         )
         found.append(Diagnostic(Severity.DATA_LOSS, "large_value", message))
     elif reader.cut:

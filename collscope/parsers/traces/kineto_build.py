@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from collscope.kernel_names import OTHER_LIBRARIES
 from collscope.model import Diagnostic, Op, Severity
 from collscope.model.trace import Call, HostCalls, Ints, Kind, TraceCollective, TraceFile
-from collscope.parsers._calls import NOT_TOLD, at_the_end, lost_kernels
+from collscope.parsers._calls import UNKNOWN, end_and_longest, lost_kernels
 from collscope.parsers._columns import Floats, Index, as_numpy
 from collscope.parsers._notes import Notes
 from collscope.parsers._sides import CODE, CONTRADICT_TEXT
 from collscope.parsers.traces import kineto_calls
 from collscope.parsers.traces._named import from_name
-from collscope.parsers.traces._table import Times, columns
+from collscope.parsers.traces._table import RowTimes, columns
 from collscope.parsers.traces.engine_steps import EngineStep, of_one_kind
 from collscope.parsers.traces.kineto_slices import LATEST_US
 
@@ -90,14 +90,14 @@ def _other_steps(kept: list[EngineStep], left: int) -> Iterable[Diagnostic]:
         if not kept[0].decode:
             what, other = other, what
         message = (
-            "Steps that the engine marked and that are left out: steps are the longest row of those"
-            f" that {what} ({len(kept)}); the others {other}, or lie apart from it."
+            "Some steps that the engine marked are left out: only the longest series of steps "
+            f"counts that {what} ({len(kept)}); the other steps {other}, or are separate from it."
         )
         yield Diagnostic(Severity.NOTICE, "steps_of_another_kind", message, count=left)
 
 
-def _host_calls(seen: Collector, header: Header, of_row: Ints, times: Times) -> HostCalls | None:
-    """Calls that launched something or order GPU work; None where the trace tells none.
+def _host_calls(seen: Collector, header: Header, of_row: Ints, times: RowTimes) -> HostCalls | None:
+    """Calls that launched something or order GPU work; None where the trace has none.
 
     of_row   place of the call behind each row, -1 where not known
     """
@@ -107,7 +107,7 @@ def _host_calls(seen: Collector, header: Header, of_row: Ints, times: Times) -> 
     start_us = as_numpy(host.start, np.float64)
     duration = as_numpy(host.duration, np.float64)
     absolute = start_us + seen.origin_us
-    kept = np.flatnonzero((kind != NOT_TOLD) & (absolute >= 0) & (absolute < LATEST_US))
+    kept = np.flatnonzero((kind != UNKNOWN) & (absolute >= 0) & (absolute < LATEST_US))
     if not len(kept):
         return None
     start = _ns(start_us[kept], seen.origin_us, header.base_ns)
@@ -116,20 +116,20 @@ def _host_calls(seen: Collector, header: Header, of_row: Ints, times: Times) -> 
     end = start + np.rint(np.maximum(duration[kept], 0) * 1000).astype(np.int64)
     place = np.full(len(kind) + 1, -1, dtype=np.int32)
     place[kept] = np.arange(len(kept))
-    told = np.full((len(kept), 2), -1, dtype=np.int32)
+    stream_event = np.full((len(kept), 2), -1, dtype=np.int32)
     correlation = as_numpy(host.correlation, np.int64)[kept]
     waits = host.waits
     for k in np.flatnonzero(kind[kept] >= Call.WAIT).tolist() if waits else ():
-        told[k] = waits.get(int(correlation[k]), (-1, -1))
-    # Rows stand in the order in which they were read; the trace has them by start.
+        stream_event[k] = waits.get(int(correlation[k]), (-1, -1))
+    # Rows are in the order in which they were read; the trace has them by start.
     rows = np.argsort(times.start_ns, kind="stable")
     return HostCalls(
         kind=kind[kept],
         thread=as_numpy(host.thread, np.int32)[kept],
         start_ns=start,
         end_ns=end,
-        stream=told[:, 0],
-        event=told[:, 1],
+        stream=stream_event[:, 0],
+        event=stream_event[:, 1],
         of_row=place[of_row][rows],
     )
 
@@ -197,8 +197,8 @@ def _collectives(
         notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, None, "distributedInfo: world_size")
     used = as_numpy(seen.rows.collective, np.int32).copy()
     rows = np.flatnonzero(used >= 0)
-    told = np.stack([used[rows], as_numpy(seen.rows.blocks, np.int32)[rows]])
-    kinds, kind, number = np.unique(told, axis=1, return_inverse=True, return_counts=True)
+    uses = np.stack([used[rows], as_numpy(seen.rows.blocks, np.int32)[rows]])
+    kinds, kind, number = np.unique(uses, axis=1, return_inverse=True, return_counts=True)
     table: Index[TraceCollective] = Index()
     final = np.empty(kinds.shape[1], dtype=np.int32)
     lists: dict[tuple[int, ...], tuple[int, ...]] = {}  # groups of the same ranks share one
@@ -222,28 +222,28 @@ def _collectives(
     return table.values, [*notes.diagnostics, *_unlisted(unlisted)]
 
 
-def _times(seen: Collector, header: Header, launch_us: Floats) -> Times:
+def _times(seen: Collector, header: Header, launch_us: Floats) -> RowTimes:
     start = _ns(as_numpy(seen.rows.start, np.float64), seen.origin_us, header.base_ns)
     duration = np.rint(as_numpy(seen.rows.duration, np.float64) * 1000).astype(np.int64)
     known = (launch_us + seen.origin_us >= 0) & (launch_us + seen.origin_us < LATEST_US)
     launch = _ns(np.where(known, launch_us, 0), seen.origin_us, header.base_ns)
-    return Times(start, start + duration, np.where(known, launch, -1))
+    return RowTimes(start, start + duration, np.where(known, launch, -1))
 
 
 def _ns(time_us: Floats, origin_us: int, base_ns: int) -> Ints:
     """Microseconds in ns, exact where the float is: whole and broken part are scaled apart."""
-    whole = np.floor(time_us)
-    part = np.rint((time_us - whole) * 1000).astype(np.int64)
-    found: Ints = (whole.astype(np.int64) + origin_us) * 1000 + part + base_ns
+    whole_us = np.floor(time_us)
+    part = np.rint((time_us - whole_us) * 1000).astype(np.int64)
+    found: Ints = (whole_us.astype(np.int64) + origin_us) * 1000 + part + base_ns
     return found
 
 
 def _identity(seen: Collector, header: Header) -> tuple[int | None, int | None]:
-    """Rank and world size: of the header, else as the collectives tell them."""
+    """Rank and world size: of the header, else from the collectives."""
     rank, world_size = header.rank, header.world_size
     if rank is None:
-        told = (kineto_calls.own_rank(args) for args in seen.described.values())
-        ranks = Counter(found for found in told if found is not None).most_common(1)
+        ranks_found = (kineto_calls.own_rank(args) for args in seen.described.values())
+        ranks = Counter(found for found in ranks_found if found is not None).most_common(1)
         rank = ranks[0][0] if ranks else None
     if world_size is None:
         arguments = seen.described.values()
@@ -285,19 +285,19 @@ def _why_unnamed(seen: Collector) -> str:
     """Why a kernel has no arguments: they come with the operator that launched it."""
     if not seen.cpu:
         return (
-            "They come with CPU activities, which the trace lacks: ingest the job's logs too"
-            " (collscope record), or profile with ProfilerActivity.CPU."
+            "They need CPU activities, which the trace lacks: ingest the job's logs too "
+            "(collscope record), or profile with ProfilerActivity.CPU."
         )
     if seen.described:
         return (
-            "The host launched these before the profiler began, outside torch.distributed, or"
-            " behind calls that are coalesced."
+            "The host launched these before the profiler began, outside torch.distributed, or "
+            "after coalesced calls."
         )
     return "PyTorch 2.4 and later record them."
 
 
 def _gpu(header: Header, device: str | None) -> str | None:
-    """Name of the device; where its number is not told, that of all devices if they share one."""
+    """Name of the device; where its number is unknown, that of all devices if they share one."""
     names = set(header.gpus.values())
     return header.gpus.get(device or "") or (names.pop() if len(names) == 1 else None)
 
@@ -320,7 +320,7 @@ def _lost(seen: Collector, alone: int) -> Iterable[Diagnostic]:
     """
     start, lasts = (as_numpy(c, np.float64) for c in (seen.rows.start, seen.rows.duration))
     correlation = as_numpy(seen.rows.correlation, np.int64)
-    lost, launched = seen.host.without_kernel(correlation, at_the_end(start, lasts))
+    lost, launched = seen.host.without_kernel(correlation, end_and_longest(start, lasts))
     lost -= seen.bad
     calls, recorded = _calls_without(seen)
     calls = max(0, calls - alone)
@@ -377,9 +377,9 @@ def _notes(seen: Collector, alone: int, in_graphs: int, others: int) -> list[Dia
         found.append(Diagnostic(Severity.NOTICE, "no_collective_arguments", message, count=alone))
     if in_graphs:
         message = (
-            "Collective kernels launched by a CUDA or HIP graph are known by name only: PyTorch"
-            " records no sizes and groups when a graph runs. NCCL's log tells them where the graph"
-            " is captured: record it as well (collscope record)."
+            "Collective kernels launched by a CUDA or HIP graph are known by name only: PyTorch "
+            "records no sizes and groups when a graph runs. NCCL's log has them where the graph "
+            "is captured: record it as well (collscope record)."
         )
         found.append(Diagnostic(Severity.NOTICE, "graph_collectives", message, count=in_graphs))
     if others:

@@ -25,7 +25,7 @@ Groups = Mapping[str, tuple[int, ...]]
 
 
 class Known(NamedTuple):
-    """What the header says of a trace's groups."""
+    """The groups of a trace, from its header."""
 
     groups: Groups
     world_size: int | None = None
@@ -88,7 +88,7 @@ def from_arguments(args: Arguments, known: Known) -> Described:
 
 
 def from_both(kernel: Arguments, call: Arguments, known: Known) -> Described:
-    """The collective of a kernel, without what the call that launched it says otherwise.
+    """The collective of a kernel, without the fields on which the launching call disagrees.
 
     PyTorch writes a kernel's arguments from those of the call, so that they are equal.
     """
@@ -107,7 +107,7 @@ def from_both(kernel: Arguments, call: Arguments, known: Known) -> Described:
 
 @lru_cache(maxsize=1024)
 def blocks(grid: bytes) -> int:
-    """Thread blocks of a kernel's grid as it is written; -1 where it is no such list.
+    """Thread blocks of a kernel's grid in its written form; -1 where it is no such list.
 
     >>> blocks(b"[24, 1, 1]")
     24
@@ -125,7 +125,7 @@ def described(text: object) -> str | None:
 
 
 def _operation(args: Arguments) -> Op:
-    """Operation of the name; of an all-to-all the sizes of its parts tell whether it is even.
+    """Operation of the name; for an all-to-all the sizes of its parts show whether it is even.
 
     source  alltoall_base and alltoall of ProcessGroupNCCL.cpp: PyTorch 2.11 calls even ones, which
             have no sizes, all_to_allv as well; those of lists are all_to_all, even or not
@@ -144,7 +144,7 @@ def from_annotation(
 ) -> TraceCollective:
     """The collective of an ``nccl:`` annotation; its sizes where shapes were recorded.
 
-    operator  arguments of the ``c10d::`` operator around it, if any: its output tells the group's
+    operator  arguments of the ``c10d::`` operator around it, if any: its output gives the group's
               size, where each rank puts in or gets out one part of equal parts
     """
     # "nccl:all_reduce", "Input Dims": [[19618307]], "Input type": ["float"]
@@ -167,7 +167,7 @@ def from_annotation(
 
 
 def _output(op: Op, operator: Arguments, shape: tuple[int, ...]) -> int | None:
-    """Elements of the output of an operator that has the input `shape`; None where not told."""
+    """Elements of the output of an operator that has the input `shape`; None where unknown."""
     # "c10d::_allgather_base_", "Input Dims": [[1073741824], [16777216], []]: output, input, group
     dims = _json(operator.dims)
     if op not in (Op.ALL_GATHER, Op.REDUCE_SCATTER) or not isinstance(dims, list) or len(dims) < 2:
@@ -178,12 +178,12 @@ def _output(op: Op, operator: Arguments, shape: tuple[int, ...]) -> int | None:
 
 def _ratio(op: Op, n_in: int, n_out: int) -> int | None:
     """Ranks of a group by what each puts in and gets out; None where it is no whole number."""
-    whole, part = (n_out, n_in) if op is Op.ALL_GATHER else (n_in, n_out)
-    return whole // part if part and whole and whole % part == 0 else None
+    total, part = (n_out, n_in) if op is Op.ALL_GATHER else (n_in, n_out)
+    return total // part if part and total and total % part == 0 else None
 
 
 def own_rank(args: Arguments) -> int | None:
-    """World rank of the process, from a collective without a root; None when it does not tell.
+    """World rank of the process, from a collective without a root; None when it does not show it.
 
     "Rank" is the rank in the group; of rooted operations it may be the root, of P2P the peer.
     """

@@ -1,6 +1,6 @@
 """Slices of a PyTorch profiler trace as columns, made by the native scanner or of decoded events.
 
-What only few events tell (collectives, synchronisations, steps) stays in events, read one by one.
+What only few events hold (collectives, synchronisations, steps) stays in events, read one by one.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Slice(msgspec.Struct, frozen=True):
     `first` of a table is the number of the event that has each of its values first.
     """
 
-    gpu: Columns  # activities, in their order, as `_GPU`; -1 where not told
+    gpu: Columns  # activities, in their order, as `_GPU`; -1 where unknown
     calls: Columns  # of the runtime and driver, and flows, which have no name: -1; as `_CALL`
     others: list[int]  # numbers of the events that are read one by one
     names: list[str]  # of activities
@@ -177,8 +177,8 @@ class _Builder:
             self._others.append(number)
         elif category in _CALLS and args.correlation is not None and ts is not None:
             duration = event.dur
-            told = duration is not None and 0 <= duration < LONGEST_US
-            timed = ts, duration if told else -1.0
+            valid = duration is not None and 0 <= duration < LONGEST_US
+            timed = ts, duration if valid else -1.0
             self._call(number, event.tid, self._call_names[event.name], timed, args.correlation)
         elif (
             category == "ac2g" and event.ph == "s" and isinstance(event.id, int) and ts is not None

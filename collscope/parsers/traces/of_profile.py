@@ -28,7 +28,7 @@ _FILL = re.compile(r"\[CUDA memset|Fill(?:Buffer|Image)|Memset")  # see parsers.
 def profile_traces(profile: Profile) -> list[TraceFile]:
     """Traces of a profile; none where it has totals only.
 
-    What a collective is stands in its kernel's name, where the profile tells no more.
+    The kernel's name identifies a collective, where the profile has nothing better.
     """
     by_device: dict[str | None, list[KernelSpan]] = defaultdict(list)
     for span in profile.spans:
@@ -73,7 +73,7 @@ def _trace(profile: Profile, device: str | None, spans: Sequence[KernelSpan]) ->
         collective=collective,
         seq=np.full(len(ordered), -1, dtype=np.int64),
     )
-    known = {told.device: told for told in profile.devices}.get(device, ProfiledDevice(device))
+    known = {found.device: found for found in profile.devices}.get(device, ProfiledDevice(device))
     return TraceFile(
         profile.dialect, names.values, streams.values, entries.values, columns, rank=known.rank,
         world_size=known.world_size, host=known.host, device=device, calls=calls, gpu=known.gpu,

@@ -1,7 +1,7 @@
 """Traces of rocprofv3 in its JSON output: dispatches and copies of every agent, with times.
 
 Layout: source/lib/output/generateJSON.cpp of ROCm/rocprofiler-sdk. The document has one entry per
-process. RCCL calls, where traced, tell the operation of the kernels they launched, never a size.
+process. RCCL calls, where traced, give the operation of the kernels they launched, never a size.
 """
 
 from __future__ import annotations

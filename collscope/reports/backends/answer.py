@@ -102,7 +102,7 @@ class BackendsReport(msgspec.Struct, frozen=True):
     schema: str = SCHEMA
 
 
-_Place = tuple[int, str]  # size in bytes, datatype
+_SizeAndType = tuple[int, str]  # size in bytes, datatype
 
 
 def build_backends(rows: Sequence[Measurement], demand: Demand | None) -> BackendsReport:
@@ -110,7 +110,9 @@ def build_backends(rows: Sequence[Measurement], demand: Demand | None) -> Backen
 
     rows    labels end with the backend's name; the first row's backend is the baseline
     """
-    by_place: dict[_Place, dict[str, list[Measurement]]] = defaultdict(lambda: defaultdict(list))
+    by_place: dict[_SizeAndType, dict[str, list[Measurement]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for row in rows:
         if row.size_bytes and row.datatype:
             by_place[row.size_bytes, row.datatype.value][_backend(row)].append(row)
@@ -160,10 +162,10 @@ def _samples(of_place: dict[str, list[Measurement]]) -> dict[str, Samples]:
 
 
 def _size_row(
-    place: _Place,
+    place: _SizeAndType,
     of_place: dict[str, list[Measurement]],
     baseline: str | None,
-    compared: dict[tuple[_Place, str], tuple[Effect, bool]],
+    compared: dict[tuple[_SizeAndType, str], tuple[Effect, bool]],
 ) -> SizeRow:
     samples = _samples(of_place)
     times = [
@@ -211,7 +213,7 @@ def _with_gain(
     report: BackendsReport,
     rows: Sequence[Measurement],
     demand: Demand,
-    compared: dict[tuple[_Place, str], Effect],
+    compared: dict[tuple[_SizeAndType, str], Effect],
 ) -> BackendsReport:
     """The answer with what a step wins."""
     measured = {
@@ -220,7 +222,7 @@ def _with_gain(
         if row.datatype
     }
     timed = {(r.size_bytes, r.datatype): r for r in report.rows if r.best is not None}
-    calls: dict[_Place, list[StepCalls]] = defaultdict(list)
+    calls: dict[_SizeAndType, list[StepCalls]] = defaultdict(list)
     left_out = []
     for one in demand.in_steps:
         place = _serving(one.collective_class, measured)
@@ -236,7 +238,9 @@ def _with_gain(
     return replace(report, rows=tuple(sizes), step=replace(step, left_out=tuple(left_out)))
 
 
-def _serving(wanted: CollectiveClass, measured: dict[CollectiveClass, _Place]) -> _Place | None:
+def _serving(
+    wanted: CollectiveClass, measured: dict[CollectiveClass, _SizeAndType]
+) -> _SizeAndType | None:
     """Where the measurement stands that serves a class best."""
     fitting = [(d, key) for key in measured if (d := wanted.distance(key)) is not None]
     return measured[min(fitting)[1]] if fitting else None
@@ -257,7 +261,9 @@ def _time_ns(row: SizeRow, baseline: str | None) -> float:
     return next(t.time_ns or 0.0 for t in row.backends if t.backend == baseline)
 
 
-def _row_with_gain(row: SizeRow, counted: dict[_Place, float], baseline: str | None) -> SizeRow:
+def _row_with_gain(
+    row: SizeRow, counted: dict[_SizeAndType, float], baseline: str | None
+) -> SizeRow:
     calls = counted.get((row.size_bytes, row.datatype))
     if calls is None:
         return row
@@ -278,9 +284,9 @@ def _row_with_gain(row: SizeRow, counted: dict[_Place, float], baseline: str | N
 
 def _step_gain(
     demand: Demand,
-    timed: dict[_Place, SizeRow],
-    calls: dict[_Place, list[StepCalls]],
-    compared: dict[tuple[_Place, str], Effect],
+    timed: dict[_SizeAndType, SizeRow],
+    calls: dict[_SizeAndType, list[StepCalls]],
+    compared: dict[tuple[_SizeAndType, str], Effect],
     baseline: str | None,
 ) -> StepGain:
     """The sum over sizes; where a backend replaces the baseline, with its ratio."""

@@ -29,11 +29,11 @@ from collscope.stats import ENOUGH_ROUNDS, LAUNCH_NOISE
 from collscope.units import count, count_of, figure, format_size, us_or_ms
 
 _WHY = {
-    "size_unknown": "their size is not recorded: name it with --call-size, or log with"
+    "size_unknown": "their size was not recorded. Name it with --call-size, or log with"
     " NCCL_DEBUG_SUBSYS=INIT,COLL from before the graphs are captured",
     "not_measured": "no backend was measured at their size and datatype",
     "other_ranks": "their communicators have another number of ranks",
-    "other_backend": "their kernels are not the baseline's",
+    "other_backend": "their kernels are not those of the baseline",
 }
 _EXPOSED = 0.99  # from here on nothing is called hidden
 
@@ -82,17 +82,17 @@ def _head(found: BackendsReport) -> Iterator[str]:
         sizes = count_of(won, len(compared), "size")
         yield f"Another backend is faster than {found.baseline} at {sizes}."
     else:
-        yield f"{found.baseline} has no time: nothing is compared with it."
+        yield f"{found.baseline} has no time, so nothing can be compared with it."
     if found.step is not None:
         yield from _gain(found.step, found.baseline)
     yield (
-        f"AllReduce on {or_unknown(found.nranks)} ranks, {or_unknown(found.device)}; every result"
+        f"AllReduce on {or_unknown(found.nranks)} ranks, {or_unknown(found.device)}. Every result"
         f" was compared with the expected sum. Backends take turns in {_launches(found.launches)}."
     )
     if found.shared_gpu:
-        yield "Ranks shared a GPU: ranks with a GPU each have other times, and other best backends."
+        yield "Ranks shared a GPU. With a GPU for each rank, times and best backends differ."
     if found.method != "graph":
-        yield "Measured without a GPU, and without graphs: the times mean nothing for a job."
+        yield "Measured without a GPU and without graphs: these times do not apply to a job."
 
 
 def _launches(number: int) -> str:
@@ -101,7 +101,7 @@ def _launches(number: int) -> str:
 
 def _gain(step: StepGain, baseline: str) -> Iterator[str]:
     if not step.calls:
-        yield f"The gain of a step of run '{step.run}' is not known: see the notes."
+        yield f"The gain of a step of run '{step.run}' is unknown: see the notes."
         return
     span = ""
     if step.saved_low_ns is not None and step.saved_high_ns is not None:
@@ -202,8 +202,8 @@ def _notes(found: BackendsReport) -> Iterator[str]:
         few = found.launches < ENOUGH_ROUNDS
         basis = f", with {100 * LAUNCH_NOISE:.0f} % assumed between launches" if few else ""
         yield (
-            f"Intervals are of {_launches(found.launches)}{basis}; at most 5 of 100 backends that"
-            " are named faster are not."
+            f"Intervals are of {_launches(found.launches)}{basis}. At most 5 of 100 backends that"
+            " are reported as faster are not faster."
         )
 
 
@@ -211,8 +211,8 @@ def _step_notes(step: StepGain) -> Iterator[str]:
     if step.exposed_share is not None and step.exposed_share < _EXPOSED:
         hidden = 100 * (1 - step.exposed_share)
         yield (
-            f"In run '{step.run}' compute hides {hidden:.0f} % of these AllReduces: the step wins"
-            " less."
+            f"In run '{step.run}' compute hides {hidden:.0f} % of these AllReduces, so the step"
+            " saves less."
         )
     for one in step.left_out:
         yield f"{_left_out(one)}: {_WHY[one.reason]}."

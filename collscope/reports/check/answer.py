@@ -1,7 +1,7 @@
 """The verdict of `collscope check`: slower, faster, neither, or not known (pure).
 
 A class counts as changed when its effect is beyond a threshold and survives false-discovery
-control over all classes; `collscope.reports.check.verdict` tells what follows from it.
+control over all classes; `collscope.reports.check.verdict` derives the verdict.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from collscope.model import CollectiveClass
 from collscope.reports.check.verdict import (
-    Broken,
+    BrokenClasses,
     ComparedClass,
     Decision,
     Doubt,
-    Lost,
+    MissingClasses,
     Reason,
     Verdict,
     decide,
@@ -55,7 +55,7 @@ from collscope.stats import (
 )
 
 SCHEMA = "collscope.check/2"
-# Outcomes of classes of which a label, the current one or the baseline, has no right result.
+# Outcomes of classes without a right result in the current label or in the baseline.
 NO_TIME = ("wrong results", "failed", "baseline wrong", "baseline failed")
 _OUTCOMES = ("slower", "faster", "same", "noisy", "unknown", *NO_TIME)
 
@@ -73,7 +73,7 @@ class ClassVerdict(msgspec.Struct, frozen=True):
     high: float | None  # end of the interval
     threshold: float  # ratio beyond which a change matters
     # slower, faster, same, noisy, unknown (its noise); wrong results, failed: of the current label;
-    # baseline wrong, baseline failed: there is no time to hold against
+    # baseline wrong, baseline failed: there is no time to compare with
     outcome: Annotated[str, _OUTCOMES]
     paired: bool  # rounds were measured in turns and compared pair by pair
 
@@ -83,12 +83,12 @@ class StepVerdict(msgspec.Struct, frozen=True):
 
     recorded: float | None  # current / baseline, with the profiler; None: no steps
     ratio: float | None  # the same without it, with the middle of what it may cost; None: no steps
-    low: float | None  # its 95 % interval: what the profiler may cost, other starts, noise of steps
+    low: float | None  # its 95 % interval: profiler overhead, run-to-run variation, noise of steps
     high: float | None  # None: the noise is not known
     outcome: Annotated[str, ("slower", "faster", "same", "unsure")]
     # Why it may be too much slower to pass. None: it is not; unknown: a single step, or none;
-    # spread: of the steps; profiler: what it costs the hosts is not known; hosts: those of two
-    # starts differ; assumed: so much two starts of one setting differ
+    # spread: of the steps; profiler: its overhead on the hosts is unknown; hosts: their speed
+    # varies from run to run; assumed: the run-to-run variation of a step
     doubt: Annotated[str | None, (*(d.value for d in Doubt), None)]
     steps_enough: int | None  # steps of each run that would settle it; None: no number of them
 
@@ -101,7 +101,7 @@ class Check(msgspec.Struct, frozen=True):
     current: str  # label or path
     classes_common: int  # classes that both have and that count
     classes_judged: int  # of these, changed or with little enough noise
-    classes_missing: int  # of the baseline (and the run, if named) that `current` has no time of
+    classes_missing: int  # of the baseline (and the run, if named) without a time in `current`
     total_ratio: float | None  # weighted: current time / baseline time
     total_low: float | None  # 95 % confidence interval of total_ratio; None: not known
     total_high: float | None  # of the same interval
@@ -144,7 +144,7 @@ def check(
 
     weights  calls by class of the job that is guarded; without it those of the baseline's plan,
              else a class weighs the time of one call
-    control  two measurements of one and the same thing: their differences raise the thresholds
+    control  two measurements of the same thing: their differences raise the thresholds
     """
     without = no_results((baseline, current))
     if without:
@@ -163,15 +163,15 @@ def check(
         elif not baseline.measured & current.measured:
             decision = Decision(Verdict.NO_VERDICT, Reason.NOTHING_COMMON)
         return _nothing(baseline, current, decision)
-    whole = sum(times[k] for k in common)
-    shares = [times[k] / whole for k in common]
+    total_time = sum(times[k] for k in common)
+    shares = [times[k] / total_time for k in common]
     pairs = [(baseline.classes[k].samples, current.classes[k].samples) for k in common]
     found = _believed(effects(pairs), baseline, current)
     floor = _control_floor(control)
     threshold = max(math.log1p(rules.threshold), floor)
     on_host = any("host" in label.circumstances["backend"] for label in (baseline, current))
     far = [0] * len(found) if on_host else _far(found)
-    judged = _judge(common, shares, pairs, _Found(found, threshold, rules.resolution, far))
+    judged = _judge(common, shares, pairs, _EffectsToJudge(found, threshold, rules.resolution, far))
     total = weighted_total(found, shares)
     untimed = 0 if weights is not None else len(baseline.measured - baseline.classes.keys())
     lost = _lost(times, current, untimed)
@@ -201,7 +201,7 @@ def check(
 def _far(found: Sequence[Effect]) -> list[int]:
     """1 and -1 for single values that are slower, or faster, by more than any noise makes them.
 
-    That of one class may be a slip: several say so, and none the opposite.
+    One class alone may be an outlier: several must agree, and none contradict.
     """
     bound = math.log(FAR_RATIO)
     far = [0 if e.error is not None or e.few else _sign(e.log_ratio, bound) for e in found]
@@ -214,9 +214,9 @@ def _sign(effect: float, bound: float) -> int:
 
 
 def _believed(found: Sequence[Effect], *labels: Label) -> list[Effect]:
-    """The effects; those of few launches on a host's cores lose their error.
+    """The effects; without an error for few launches on host cores.
 
-    What is assumed of launches holds for GPUs: on shared cores one may take many times another's.
+    The assumed variation of launches holds for GPUs: on shared cores it may be many times larger.
     """
     if not any("host" in label.circumstances["backend"] for label in labels):
         return list(found)
@@ -245,26 +245,26 @@ def _weighing(baseline: Label, weights: Mapping[CollectiveClass, int] | None) ->
 
 
 def _launches(judged: Sequence[ComparedClass]) -> Iterator[Note]:
-    """Note on labels of which too few launches are known to tell how launches differ."""
+    """Note on labels with too few launches to know how launches differ."""
     few = sum(j.effect.few and j.effect.error is not None for j in judged)
     if few:
         yield FewLaunches(few, len(judged))
 
 
-def _lost(times: Mapping[CollectiveClass, float], current: Label, untimed: int) -> Lost:
+def _lost(times: Mapping[CollectiveClass, float], current: Label, untimed: int) -> MissingClasses:
     counting = {k: t for k, t in times.items() if t > 0}
     keys = sorted(counting.keys() - current.classes.keys(), key=lambda k: (-counting[k], k))
     share = sum(counting[k] for k in keys) / sum(counting.values())
-    return Lost(tuple(keys), len(counting), share, untimed)
+    return MissingClasses(tuple(keys), len(counting), share, untimed)
 
 
-def _broken(baseline: Label, current: Label) -> Broken | None:
-    """What the current label does not do at all, or wrongly; None when nothing."""
+def _broken(baseline: Label, current: Label) -> BrokenClasses | None:
+    """Classes that are wrong or failed in the current label; None without any."""
     wrong = current.wrong - baseline.wrong
     failed = current.failed & (baseline.classes.keys() - baseline.failed)
     if not wrong and not failed:
         return None
-    return Broken(current.name, tuple(sorted(wrong)), tuple(sorted(failed)))
+    return BrokenClasses(current.name, tuple(sorted(wrong)), tuple(sorted(failed)))
 
 
 def _control_floor(control: tuple[Label, Label] | None) -> float:
@@ -283,20 +283,20 @@ def control_floor(log_ratios: Iterable[float]) -> float:
     return 3 * MAD_TO_SIGMA * median(sizes) if sizes else 0.0
 
 
-class _Found(msgspec.Struct, frozen=True):
-    """Effects of the common classes, and what they are held against."""
+class _EffectsToJudge(msgspec.Struct, frozen=True):
+    """Effects of the common classes, and the limits that they are compared with."""
 
     effects: Sequence[Effect]
     threshold: float  # as an effect
     resolution: float
-    far: Sequence[int]  # as of `_far`
+    far: Sequence[int]  # result of `_far`
 
 
 def _judge(
     keys: Sequence[CollectiveClass],
     shares: Sequence[float],
     pairs: Sequence[tuple[Samples, Samples]],
-    found: _Found,
+    found: _EffectsToJudge,
 ) -> list[ComparedClass]:
     slower = discoveries([e.p_slower() for e in found.effects], DISCOVERY_RATE)
     faster = discoveries([e.p_faster() for e in found.effects], DISCOVERY_RATE)

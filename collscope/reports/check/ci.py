@@ -9,11 +9,11 @@ from collscope.reports.rendering.class_words import class_name
 from collscope.reports.rendering.note_words import note_words
 from collscope.writing import one_line
 
-_UNJUDGED = {  # outcomes, and what JUnit says of them
-    "noisy": "too noisy to judge",
-    "unknown": "noise not known: a single value; measure more often",
-    "baseline wrong": "the baseline's results are wrong: no time to compare with",
-    "baseline failed": "the baseline failed: no time to compare with",
+_UNJUDGED = {  # outcomes, and their messages in JUnit
+    "noisy": "Too noisy to judge.",
+    "unknown": "Noise unknown: there is a single value. Measure more often.",
+    "baseline wrong": "The baseline's results are wrong, so there is no time to compare with.",
+    "baseline failed": "The baseline failed, so there is no time to compare with.",
 }
 _BROKEN = ("wrong results", "failed")  # of the current label
 
@@ -21,8 +21,8 @@ _BROKEN = ("wrong results", "failed")  # of the current label
 def junit(check: Check) -> str:
     """One test case for the verdict and one per class; a noisy class is skipped, not passed.
 
-    A slower class fails only when the verdict is a regression: alone it may be an accident. A wrong
-    result is none.
+    A slower class fails only when the verdict is a regression: alone it may be chance. A wrong
+    result always fails.
     """
     from xml.etree import ElementTree  # noqa: PLC0415 - the other formats need none
 
@@ -46,11 +46,11 @@ def junit(check: Check) -> str:
         )
     elif unsure:
         ElementTree.SubElement(case, "skipped", message=why(check.decision))
-    told = (
-        f"{check.verdict.value}: {why(check.decision)}. {scope_words(check)}",
+    output = (
+        f"{check.verdict.value}: {why(check.decision)} {scope_words(check)}",
         *map(note_words, check.notes),
     )
-    ElementTree.SubElement(case, "system-out").text = "\n".join(map(one_line, told))
+    ElementTree.SubElement(case, "system-out").text = "\n".join(map(one_line, output))
     if step is not None:
         case = ElementTree.SubElement(suite, "testcase", classname="collscope.check", name="step")
         if slow:
@@ -77,7 +77,7 @@ def _finding(row: ClassVerdict) -> str:
         return row.outcome
     return (
         f"{row.baseline_ns / 1000:.2f} us -> {row.current_ns / 1000:.2f} us,"
-        f" {row.ratio:.3f} x the time"
+        f" {row.ratio:.3f} times as long"
     )
 
 
@@ -90,7 +90,7 @@ def github(check: Check) -> str:
         _command(
             level,
             f"collscope: {check.verdict.value}",
-            f"{why(check.decision)}. {scope_words(check)}",
+            f"{why(check.decision)} {scope_words(check)}",
         )
     ]
     for row in check.classes:
@@ -99,8 +99,11 @@ def github(check: Check) -> str:
             severity = "error" if sure else "warning"
             lines.append(_command(severity, class_name(row.key), _finding(row)))
     for value in check.impossible:
-        told = f"{value.busbw_gbps:.4g} GB/s of {value.label} is above {value.limit_gbps:.4g}"
-        lines.append(_command("warning", f"impossible: {class_name(value.key)}", told))
+        text = (
+            f"{value.busbw_gbps:.4g} GB/s of {value.label} is above the limit,"
+            f" {value.limit_gbps:.4g} GB/s"
+        )
+        lines.append(_command("warning", f"impossible: {class_name(value.key)}", text))
     return "\n".join(lines) + "\n"
 
 

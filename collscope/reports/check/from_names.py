@@ -17,7 +17,7 @@ from collscope.reports.compare.limits import Limits, limits
 from collscope.reports.compare.sides import Runs, load, name_traced_runs, sample_runs
 
 
-def limited(check: Check, limits: Limits) -> Check:
+def with_limits(check: Check, limits: Limits) -> Check:
     """The verdict with impossible values named; none when every class has one."""
     common = {row.key for row in check.classes if row.ratio is not None}
     found = tuple(v for v in limits.impossible if v.key in common)
@@ -50,14 +50,14 @@ def check_labels(
     """Judge a label of the store, or a replay CSV, by another.
 
     runs    of the measurements, and whose calls weight the classes
-    system  whose limits the values are held against
+    system  whose limits the values are compared with
     raises  UsageError, InputError: see `load` and `load_system`; for rules that are no numbers, and
             a control that shares nothing with the baseline
     """
     require_distinct(db, "check", names.all)
     if not all(map(math.isfinite, (rules.threshold, rules.resolution, rules.total))):
         raise UsageError(
-            "check: --threshold, --total-threshold and --resolution are percentages. Give numbers."
+            "check: --threshold, --total-threshold and --resolution take percentages. Give numbers."
         )
     on = named_system(system)
     if name_traced_runs(db, names.all, runs):
@@ -70,7 +70,7 @@ def check_labels(
         labels = [baseline.label, current.label]
     else:
         found, labels = _check(db, names, runs, rules)
-    return found if on is None else limited(found, limits(on, labels[:2]))
+    return found if on is None else with_limits(found, limits(on, labels[:2]))
 
 
 def _check(db: Path, names: Names, runs: Runs, rules: Rules) -> tuple[Check, list[Label]]:
@@ -81,7 +81,7 @@ def _check(db: Path, names: Names, runs: Runs, rules: Rules) -> tuple[Check, lis
         if not baseline.classes.keys() & label.classes.keys():
             raise InputError(
                 f"control '{label.name}': no class in common with '{baseline.name}'. "
-                "Measure the baseline's classes once more."
+                "Measure the baseline's classes again."
             )
     weights = inputs.weights
     found = check(

@@ -19,7 +19,7 @@ def check_extras(found: Check) -> Extras:
                c.low, c.high)
         for c in found.classes if c.ratio is not None
     ]  # fmt: skip
-    total = "not known" if found.total_ratio is None else f"{found.total_ratio:.3f} x the time"
+    total = "not known" if found.total_ratio is None else f"{found.total_ratio:.3f} times as long"
     spread = (
         "" if found.total_low is None or found.total_high is None
         else f"{found.total_low:.3f} to {found.total_high:.3f}"
@@ -27,15 +27,15 @@ def check_extras(found: Check) -> Extras:
     facts = (
         Fact("Verdict", found.verdict.value),
         *step_facts(found.traced),
-        Fact(f"{found.current} against {found.baseline}", total, spread),
+        Fact(f"Weighted total, {found.current} against {found.baseline}", total, spread),
         Fact("Classes judged", f"{found.classes_judged} of {found.classes_common}",
              f"{found.classes_missing} missing" if found.classes_missing else ""),
     )  # fmt: skip
     limits = tuple({c.threshold for c in found.classes})[:1]
     figure = ratio_figure(
         "Time of each class against the baseline",
-        f"Time of {found.current} over that of {found.baseline}; below 1 is faster. Lines are 95 % "
-        "intervals, the dashed one is where a slow-down matters. Marks of one size stand side by "
-        "side.", points, limits,
+        f"Time of {found.current} divided by time of {found.baseline}: below 1 is faster. Lines "
+        "are 95 % intervals. Beyond the dashed line a slowdown matters. Marks of equal size are "
+        "drawn side by side.", points, limits,
     )  # fmt: skip
     return Extras(facts, {"": (figure,)} if figure else {})

@@ -50,9 +50,8 @@ def render_check(check: Check, fmt: str) -> str:
 
 
 def _check_sections(check: Check) -> list[Section]:
-    sentence = why(check.decision)
     head = [
-        f"{sentence[0].upper()}{sentence[1:]}.",
+        why(check.decision),
         scope_words(check),
         *map(note_words, check.notes),
     ]
@@ -62,8 +61,8 @@ def _check_sections(check: Check) -> list[Section]:
         names = {name: name for name in (check.baseline, check.current)}
         sections = [Section("", tuple(head)), *step_sections(check.traced, names, ratios=True)]
     if check.classes:
-        said = (PAIRED,) if any(row.paired for row in check.classes) else ()
-        sections.append(Section("Classes, worst first", (*said, _verdict_table(check.classes))))
+        paired = (PAIRED,) if any(row.paired for row in check.classes) else ()
+        sections.append(Section("Classes, worst first", (*paired, _verdict_table(check.classes))))
     return sections
 
 

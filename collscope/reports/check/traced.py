@@ -40,8 +40,8 @@ def check_traced(
 ) -> Check:
     """Judge a run by another, with the gate of measurements: its classes, and its step.
 
-    A step that is slower is a regression, and so are classes that the gate calls one. Without
-    steps enough to judge by there is no verdict else.
+    A slower step is a regression, and so are classes that fail the gate. Otherwise there is no
+    verdict without enough steps.
 
     control  the baseline, recorded once more: what differs raises the thresholds
     """

@@ -90,7 +90,7 @@ class ComparedClass(msgspec.Struct, frozen=True):
         return self.doubt is None or self.slower or self.faster
 
 
-class Lost(msgspec.Struct, frozen=True):
+class MissingClasses(msgspec.Struct, frozen=True):
     """Classes of the baseline that the current label does not have."""
 
     keys: tuple[CollectiveClass, ...]  # heaviest first
@@ -99,8 +99,8 @@ class Lost(msgspec.Struct, frozen=True):
     untimed: int = 0  # further classes, that the baseline itself has wrong or failed
 
 
-class Broken(msgspec.Struct, frozen=True):
-    """Classes that the current label does wrongly, or not at all."""
+class BrokenClasses(msgspec.Struct, frozen=True):
+    """Classes that are wrong or failed in the current label."""
 
     label: str
     wrong: tuple[CollectiveClass, ...]
@@ -113,7 +113,9 @@ class Noise(msgspec.Struct, frozen=True):
     seen: float  # part of the baseline's time that can be judged
     doubt: Doubt
     classes: tuple[ComparedClass, ...]  # of that doubt
-    resolution: float | None  # least at which enough could be judged; None: it says too little
+    resolution: (
+        float | None
+    )  # least at which enough could be judged; None: it is too wide to be of use
 
 
 class JudgedStep(msgspec.Struct, frozen=True):
@@ -141,11 +143,11 @@ class Decision(msgspec.Struct, frozen=True):
     reason: Reason
     system: str | None = None
     no_results: tuple[NoResult, ...] = ()
-    broken: Broken | None = None
+    broken: BrokenClasses | None = None
     deciding: tuple[ComparedClass, ...] = ()
     judged: tuple[ComparedClass, ...] = ()
     total: Effect | None = None
-    lost: Lost | None = None
+    lost: MissingClasses | None = None
     noise: Noise | None = None
     step: JudgedStep | None = None
 
@@ -154,8 +156,8 @@ def decide(
     judged: Sequence[ComparedClass],
     total: Effect,
     matters: float,
-    broken: Broken | None,
-    lost: Lost,
+    broken: BrokenClasses | None,
+    lost: MissingClasses,
 ) -> Decision:
     """Verdict and its reason. What is broken or slower comes before everything else.
 
@@ -169,12 +171,12 @@ def _found(  # noqa: PLR0911 - one for each reason
     judged: Sequence[ComparedClass],
     total: Effect,
     matters: float,
-    broken: Broken | None,
-    lost: Lost,
+    broken: BrokenClasses | None,
+    lost: MissingClasses,
 ) -> Decision:
     if broken is not None:
         return Decision(Verdict.REGRESSION, Reason.BROKEN, broken=broken)
-    slower = _deciding(judged, those(judged, "slower"), matters)
+    slower = _deciding(judged, changed_classes(judged, "slower"), matters)
     if slower:
         return Decision(Verdict.REGRESSION, Reason.CLASSES, deciding=tuple(slower))
     if total.log_ratio > matters and total.p_slower() < TOTAL_P:
@@ -182,7 +184,7 @@ def _found(  # noqa: PLR0911 - one for each reason
     too_little = _too_little(judged, lost)
     if too_little is not None:
         return too_little
-    faster = _deciding(judged, those(judged, "faster"), matters)
+    faster = _deciding(judged, changed_classes(judged, "faster"), matters)
     if faster:
         return Decision(Verdict.IMPROVEMENT, Reason.CLASSES, deciding=tuple(faster))
     if total.log_ratio < -matters and total.p_faster() < TOTAL_P:
@@ -194,7 +196,7 @@ def _found(  # noqa: PLR0911 - one for each reason
     return Decision(Verdict.PASS, Reason.UNDECIDED if changed else Reason.UNCHANGED)
 
 
-def _too_little(judged: Sequence[ComparedClass], lost: Lost) -> Decision | None:
+def _too_little(judged: Sequence[ComparedClass], lost: MissingClasses) -> Decision | None:
     """No verdict, as too much is missing, or too noisy; None when there is enough."""
     covered = 1 - lost.share
     seen = sum(j.share for j in judged if j.seen)
@@ -218,7 +220,7 @@ def _noise(judged: Sequence[ComparedClass], covered: float, seen: float) -> Nois
 def _enough_resolution(
     unseen: Sequence[ComparedClass], covered: float, seen: float
 ) -> float | None:
-    """The resolution at which enough could be judged; None when it would say too little."""
+    """The resolution at which enough could be judged; None when it would be of no use."""
     for half, share in sorted(
         (half, j.share) for j in unseen if (half := j.effect.half_width()) is not None
     ):
@@ -228,7 +230,7 @@ def _enough_resolution(
     return None
 
 
-def those(judged: Sequence[ComparedClass], how: str) -> list[ComparedClass]:
+def changed_classes(judged: Sequence[ComparedClass], how: str) -> list[ComparedClass]:
     """The classes that are `slower` or `faster`."""
     return [j for j in judged if (j.slower if how == "slower" else j.faster)]
 
@@ -251,12 +253,12 @@ def _deciding(
         curve = sorted(curves[j.key.family], key=lambda key: key.size_bytes or 0)
         place = curve.index(j.key)
         neighbours = curve[max(place - 1, 0) : place] + curve[place + 1 : place + 2]
-        if keys.intersection(neighbours) or (moved(j) > matters and _sure(j)):
+        if keys.intersection(neighbours) or (effect_on_total(j) > matters and _sure(j)):
             found.append(j)
     return found
 
 
-def moved(j: ComparedClass) -> float:
+def effect_on_total(j: ComparedClass) -> float:
     """Effect on the weighted total of this class alone."""
     return j.share * abs(j.effect.log_ratio)
 

@@ -1,4 +1,4 @@
-"""A verdict in words: what it follows from, what it leaves out, and what was looked at."""
+"""A verdict in words: its reason, what it leaves out, and what was compared."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 from collscope.reports.check.answer import Check
 from collscope.reports.check.verdict import (
-    Broken,
+    BrokenClasses,
     ComparedClass,
     Decision,
     Doubt,
     JudgedStep,
-    Lost,
+    MissingClasses,
     Noise,
     Reason,
     Verdict,
-    moved,
-    those,
+    changed_classes,
+    effect_on_total,
 )
 from collscope.reports.compare.notes import NoResult
 from collscope.reports.rendering.class_words import class_phrase
@@ -32,31 +32,35 @@ _FIRST_STEPS = 10  # of a recording whose noise is not known yet
 
 
 def why(decision: Decision) -> str:
-    """The sentence of a verdict: what it follows from, and what it leaves out."""
-    told = [_head(decision)]
+    """Sentences on a verdict: its reason, and what it leaves out."""
+    return " ".join(_reasons(decision))
+
+
+def _reasons(decision: Decision) -> list[str]:
+    sentences = [_head(decision)]
     judged, step = decision.judged, decision.step
     if step is not None and step.same:
-        return told[0]
+        return sentences
     if step is not None and decision.reason is not Reason.STEP:
-        told.append(step_words(step, remedy=decision.verdict is not Verdict.REGRESSION))
+        sentences.append(step_words(step, remedy=decision.verdict is not Verdict.REGRESSION))
         if decision.verdict is Verdict.REGRESSION:
-            told.append("slower collectives fail the check even where the step is not slower")
+            sentences.append("Slower collectives fail the check even if the step is not slower.")
     elif step is not None and (step.slower or step.faster):
         how = "slower" if step.slower else "faster"
-        changed = those(judged, how)
+        changed = changed_classes(judged, how)
         if changed:
-            told.append(_changed(changed, how))
+            sentences.append(_changed(changed, how))
     if decision.verdict is Verdict.REGRESSION:
-        return "; ".join(told)
-    told += _undecided(judged, "slower")
-    told += _faster(decision)
+        return sentences
+    sentences += _undecided(judged, "slower")
+    sentences += _faster(decision)
     unseen = [j for j in judged if not j.seen]
     if unseen and decision.verdict is not Verdict.NO_VERDICT:
-        told.append(f"not judged: {_unseen(unseen, len(judged))}")
+        sentences.append(f"Not judged: {_not_judged(unseen, len(judged))}")
     lost = decision.lost
     if lost is not None and lost.keys and decision.verdict is not Verdict.NO_VERDICT:
-        told.append(f"missing: {_lost(lost)}")
-    return "; ".join(told)
+        sentences.append(f"Missing: {_missing(lost)}.")
+    return sentences
 
 
 def _head(d: Decision) -> str:  # noqa: PLR0911 - one for each reason
@@ -71,25 +75,26 @@ def _head(d: Decision) -> str:  # noqa: PLR0911 - one for each reason
             return _total(d.reason, d.total)
         case Reason.MISSING:
             assert d.lost is not None
-            return f"too little was measured again; missing are {_lost(d.lost)}; measure these too"
+            return f"Too little was measured again. Missing: {_missing(d.lost)}. Measure these too."
         case Reason.BASELINE:
             assert d.lost is not None
-            whole = d.lost.of + d.lost.untimed
+            classes = d.lost.of + d.lost.untimed
             return (
-                f"the baseline has no right result for {d.lost.untimed} of its"
-                f" {count(whole, 'class', 'classes')}: measure it again"
+                f"The baseline has no right result for {d.lost.untimed} of its"
+                f" {count(classes, 'class', 'classes')}. Measure it again."
             )
         case Reason.NOISE:
             assert d.noise is not None
             return (
-                f"only {100 * d.noise.seen:.0f} % of the time is in classes whose noise is low"
-                f" enough to judge; {_remedy(d.noise, len(d.judged))}"
+                f"Only {100 * d.noise.seen:.0f} % of the time is in classes with noise low enough"
+                f" to judge. {_remedy(d.noise, len(d.judged))}"
             )
         case Reason.NO_RESULT:
             return no_result_words(d.no_results)
         case Reason.IMPOSSIBLE:
             return (
-                f"every class is above what {d.system} can do: wrong system, ranks or measurement"
+                f"Every class is faster than {d.system} can be. The system, the ranks or the"
+                " measurement is wrong."
             )
         case Reason.STEP:
             assert d.step is not None
@@ -99,9 +104,9 @@ def _head(d: Decision) -> str:  # noqa: PLR0911 - one for each reason
 
 
 _WITHOUT_CLASSES = {
-    Reason.NOT_CALLED: "none of the classes that the run calls was measured with both labels",
-    Reason.NO_COMMON_RESULT: "no class has right results with both labels",
-    Reason.NOTHING_COMMON: "the labels have no class in common",
+    Reason.NOT_CALLED: "The run calls no class that was measured with both labels.",
+    Reason.NO_COMMON_RESULT: "No class has right results with both labels.",
+    Reason.NOTHING_COMMON: "The labels have no class in common.",
 }
 
 
@@ -109,111 +114,114 @@ def _total(reason: Reason, total: Effect) -> str:
     percent = 100 * math.expm1(total.log_ratio)
     if reason is Reason.TOTAL:
         slower = percent > 0
-        return f"the weighted total is {abs(percent):.1f} % {'slower' if slower else 'faster'}"
+        return f"The weighted total is {abs(percent):.1f} % {'slower' if slower else 'faster'}."
     if reason is Reason.UNSURE:
-        return f"weighted total {percent:+.1f} %, which is not sure enough for a verdict"
+        return f"The weighted total changed by {percent:+.1f} %: not sure enough for a verdict."
     what = "large enough to decide" if reason is Reason.UNDECIDED else "beyond the noise"
-    return f"no change {what}; weighted total {percent:+.1f} %"
+    return f"No change is {what}. Weighted total: {percent:+.1f} %."
 
 
 def step_words(step: JudgedStep, *, remedy: bool = True) -> str:
-    """The step of two traced runs: how it changed, or why that is not known and what would tell."""
+    """Sentences on the step of two traced runs: its change, or why that is unknown and a remedy."""
     few = " and ".join(f"'{run}' has {count(steps, 'step')}" for run, steps in step.steps)
     if step.same:
-        return "both runs hold the same recording, so nothing changed"
+        return "Both runs hold the same recording, so nothing changed."
     if step.ratio is None or step.low is None or step.high is None:
-        return f"the noise of the step is not known: {few}; record {_FIRST_STEPS} steps of each run"
+        return f"The noise of the step is unknown: {few}. Record {_FIRST_STEPS} steps of each run."
     recorded = ""
     if step.recorded is not None and f"{step.recorded:.2f}" != f"{step.ratio:.2f}":
-        recorded = f"; {step.recorded:.2f} x as recorded with the profiler"
-    became = f"{step.ratio:.2f} x the time (95 %: {step.low:.2f} to {step.high:.2f}{recorded})"
+        recorded = f"; {step.recorded:.2f} as recorded with the profiler"
+    became = (
+        f"takes {step.ratio:.2f} times as long (95 %: {step.low:.2f} to {step.high:.2f}{recorded})"
+    )
     if step.slower or step.faster:
-        limit = f"; --total-threshold is {100 * step.threshold:g} %" * step.slower
-        return f"the step is {'slower' if step.slower else 'faster'}: {became}{limit}"
+        limit = f" The limit is {100 * step.threshold:g} % (--total-threshold)." * step.slower
+        return f"The step is {'slower' if step.slower else 'faster'}: it {became}.{limit}"
     if step.doubt is not None:
-        slower = f"the step takes {became}, so it may be {100 * (step.high - 1):.0f} % slower"
+        slower = f"The step {became}. It may be {100 * (step.high - 1):.0f} % slower."
         if step.low > 1 + step.threshold:
-            slower = f"the step takes {became}: slower, but not surely enough to fail"
-        return f"{slower}: {_step_remedy(step, few)}" if remedy else slower
+            slower = f"The step {became}. It is slower, but not surely enough to fail."
+        return f"{slower} {_step_remedy(step, few)}" if remedy else slower
     if not step.low <= 1 <= step.high:
         return (
-            f"the step takes {became}, which is not surely a change by more than"
-            f" {100 * step.threshold:g} %"
+            f"The step {became}. A change of more than {100 * step.threshold:g} % is not certain."
         )
-    return f"no change of the step beyond the noise: {became}"
+    return f"The step did not change beyond the noise: it {became}."
 
 
 def _step_remedy(step: JudgedStep, few: str) -> str:
-    """Why a step may be slower than the gate allows, and which recording tells whether it is."""
+    """Why a step may be slower than the gate allows, and which recording would decide it."""
     (first, _), (other, _) = step.steps
     assert step.high is not None
     wider = math.ceil(100 * (step.high - 1))
-    settle = f"; or settle for --resolution {wider}" * (wider <= WIDEST_PERCENT)
+    accept = _accept(wider) if wider <= WIDEST_PERCENT else ""
     if step.doubt is Doubt.SPREAD:
         if step.enough is None:
-            return f"{few}, whose noise is too much for any number of them to tell{settle}"
-        return f"{few}, too few for their noise; record {step.enough} steps of each run{settle}"
+            return f"{few}. Their noise is too large for any number of steps.{accept}"
+        return f"{few}, too few for their noise. Record {step.enough} steps of each run.{accept}"
     if step.doubt is Doubt.ASSUMED:
         return (
-            f"two recordings of one setting differ by {100 * STARTS:.0f} % each, however many"
-            f" steps they have{settle}"
+            f"Each recording has {100 * STARTS:.0f} % run-to-run variation, however many steps it"
+            f" has.{accept}"
         )
-    why = "what the profiler costs the hosts is not known"
+    reason = "The profiler overhead on the hosts is unknown."
     if step.doubt is Doubt.HOSTS:
-        why = (
-            "the hosts bound the step, and those of two starts differ by about"
-            f" {100 * HOST_STARTS:.0f} %"
+        reason = (
+            "The hosts bound the step. Their speed varies from run to run by about"
+            f" {100 * HOST_STARTS:.0f} %."
         )
     return (
-        f"{why}; more steps would not tell; measure the step of both without the profiler, in"
-        f" several starts ('{predict_command(step.store, first, other)}', with that of '{first}',"
-        f" tells what the collectives of '{other}' change){settle}"
+        f"{reason} More steps would not help. Measure the step of both runs without the profiler,"
+        f" in several starts. '{predict_command(step.store, first, other)}', with the step time of"
+        f" '{first}', shows what the collectives of '{other}' change.{accept}"
     )
 
 
 def no_result_words(found: Sequence[NoResult]) -> str:
     """Labels without a single right result, and what they have."""
-    told = []
+    sentences = []
     for label in found:
         kinds = [f"{count(label.wrong, 'class is', 'classes are')} wrong"] * bool(label.wrong)
         if label.failed:
-            kinds.append(f"{count(label.failed, 'class', 'classes')} without a time")
-        told.append(f"'{label.label}' has no right result: {' and '.join(kinds)}")
-    return "; ".join(told)
+            kinds.append(f"{count(label.failed, 'class has', 'classes have')} no time")
+        sentences.append(f"'{label.label}' has no right result: {' and '.join(kinds)}.")
+    return " ".join(sentences)
 
 
-def _broken(broken: Broken) -> str:
+def _broken(broken: BrokenClasses) -> str:
     kinds = (
         ("with wrong results", broken.wrong),
         ("without a time", broken.failed),
     )
-    told = [
+    classes = [
         f"{count(len(keys), 'class', 'classes')} {what} ({class_phrase(keys[0])}"
         f"{', …' * (len(keys) > 1)})"
         for what, keys in kinds
         if keys
     ]
-    return f"'{broken.label}' has {' and '.join(told)}"
+    return f"'{broken.label}' has {' and '.join(classes)}."
 
 
 def _changed(deciding: Sequence[ComparedClass], how: str) -> str:
-    return f"{_are(deciding)} {how}: {_name(max(deciding, key=moved))}"
+    first = ":" if len(deciding) == 1 else ". Largest effect:"
+    largest = max(deciding, key=effect_on_total)
+    return f"{_count_and_verb(deciding)} {how}{first} {_change_of_class(largest)}."
 
 
 def _undecided(judged: Sequence[ComparedClass], how: str) -> list[str]:
-    """Sentence on classes that changed without a verdict following from it, if there are any."""
-    changed = sorted(those(judged, how), key=moved, reverse=True)
+    """Sentences on classes that changed without a verdict following from it, if there are any."""
+    changed = sorted(changed_classes(judged, how), key=effect_on_total, reverse=True)
     if not changed:
         return []
-    names = ", ".join(map(_name, changed[:_NAMED])) + ", …" * (len(changed) > _NAMED)
+    names = ", ".join(map(_change_of_class, changed[:_NAMED])) + ", …" * (len(changed) > _NAMED)
     verdict = "a regression" if how == "slower" else "an improvement"
-    enough = "is by itself" if len(changed) == 1 else "are by themselves"
-    return [f"{_are(changed)} {how}: {names}, which {enough} not enough for {verdict}"]
+    alone = "This alone is" if len(changed) == 1 else "These alone are"
+    return [f"{_count_and_verb(changed)} {how}: {names}. {alone} not enough for {verdict}."]
 
 
 def _faster(decision: Decision) -> list[str]:
     """Sentence on classes that are faster, where that is no improvement."""
-    faster = those(decision.judged, "faster")
+    faster = changed_classes(decision.judged, "faster")
     if not faster or decision.verdict is Verdict.IMPROVEMENT:
         return []
     if decision.step is not None and decision.verdict is Verdict.NO_VERDICT:
@@ -222,14 +230,14 @@ def _faster(decision: Decision) -> list[str]:
     return _undecided(decision.judged, "faster")
 
 
-def _unseen(unseen: Sequence[ComparedClass], of: int) -> str:
-    """Classes that cannot be judged, and what their noise hides."""
+def _not_judged(unseen: Sequence[ComparedClass], of: int) -> str:
+    """Classes that cannot be judged, and what their noise hides; ends a sentence."""
     widths = [half for j in unseen if (half := j.effect.half_width()) is not None]
-    hides = f"hides a change of less than {_percent(max(widths))} %" if widths else "is not known"
+    hides = f"hides changes of less than {_percent(max(widths))} %" if widths else "is unknown"
     return (
         f"{count_of(len(unseen), of, 'class', 'classes')} with"
         f" {100 * sum(j.share for j in unseen):.1f} % of the time and up to"
-        f" {figure(max(j.time_ns for j in unseen) / 1000)} us each, whose noise {hides}"
+        f" {figure(max(j.time_ns for j in unseen) / 1000)} us each. Their noise {hides}."
     )
 
 
@@ -237,24 +245,27 @@ def _remedy(noise: Noise, of: int) -> str:
     """What helps against the doubt that has most of the time."""
     if noise.doubt is Doubt.UNKNOWN:
         return (
-            f"the noise of {count(len(noise.classes), 'class', 'classes')} is not known, because a"
-            " label has a single value: measure more often, and read all runs under the same"
-            " label"
+            f"The noise of {count(len(noise.classes), 'class', 'classes')} is unknown, because a"
+            " label has a single value. Measure more often, and read all runs under the same label."
         )
     if noise.doubt is Doubt.LAUNCHES:
         return (
-            f"on a host's cores fewer than {ENOUGH_ROUNDS} launches do not show how much they"
-            f" differ: measure in {ENOUGH_ROUNDS} rounds or more ('collscope replay --rounds')"
+            f"On host cores, fewer than {ENOUGH_ROUNDS} launches do not show how much launches"
+            f" differ. Measure in {ENOUGH_ROUNDS} rounds or more ('collscope replay --rounds')."
         )
-    wider = ""
-    if noise.resolution is not None:
-        wider = f", or settle for --resolution {_percent(noise.resolution)}"
+    accept = "" if noise.resolution is None else _accept(_percent(noise.resolution))
     if noise.doubt is Doubt.SPREAD:
-        return f"measure both in turns, in more rounds{wider}"
+        return f"Measure both labels in turns, in more rounds.{accept}"
     return (
-        f"{_unseen(noise.classes, of)}, however often the labels are measured apart: measure"
-        f" longer calls too, or both in turns ('collscope replay --variant'){wider}"
+        f"Too noisy: {_not_judged(noise.classes, of)} Measuring the labels separately more often"
+        " does not help. Measure longer calls too, or both labels in turns ('collscope replay"
+        f" --variant').{accept}"
     )
+
+
+def _accept(percent: int) -> str:
+    """How to let the check pass a change of this size that noise may hide; follows a sentence."""
+    return f" Or accept that uncertainty with --resolution {percent}."
 
 
 def _percent(effect: float) -> int:
@@ -262,7 +273,7 @@ def _percent(effect: float) -> int:
     return math.ceil(100 * math.expm1(effect))
 
 
-def _lost(lost: Lost) -> str:
+def _missing(lost: MissingClasses) -> str:
     names = ", ".join(map(class_phrase, lost.keys[:_NAMED])) + ", …" * (len(lost.keys) > _NAMED)
     return (
         f"{len(lost.keys)} of the baseline's {count(lost.of, 'class', 'classes')} with"
@@ -270,29 +281,29 @@ def _lost(lost: Lost) -> str:
     )
 
 
-def _are(classes: Sequence[ComparedClass]) -> str:
+def _count_and_verb(classes: Sequence[ComparedClass]) -> str:
     return f"{count(len(classes), 'class', 'classes')} {'is' if len(classes) == 1 else 'are'}"
 
 
-def _name(j: ComparedClass) -> str:
-    return f"{class_phrase(j.key)} takes {math.exp(j.effect.log_ratio):.2f} x the time"
+def _change_of_class(j: ComparedClass) -> str:
+    return f"{class_phrase(j.key)} takes {math.exp(j.effect.log_ratio):.2f} times as long"
 
 
 def scope_words(check: Check) -> str:
-    """How many classes were looked at, and what all of them together took."""
+    """How many classes were compared, and the change of their weighted total."""
     if check.traced is not None and not check.classes_common:
         return (
-            f"'{check.baseline}' and '{check.current}' have no class in common whose transfer is"
-            " known, so only the step was judged."
+            f"'{check.baseline}' and '{check.current}' have no class in common with a known"
+            " transfer time. Only the step was judged."
         )
     text = (
-        f"Looked at {count(check.classes_common, 'class', 'classes')} that '{check.baseline}' and"
-        f" '{check.current}' have in common; {check.classes_judged} can be judged"
+        f"Compared {count(check.classes_common, 'class', 'classes')} of '{check.baseline}' and"
+        f" '{check.current}'; {check.classes_judged} can be judged."
     )
-    missing = f"; {check.classes_missing} of the baseline are missing" * bool(check.classes_missing)
+    missing = f" {check.classes_missing} of the baseline are missing." * bool(check.classes_missing)
     if check.total_ratio is None:
-        return text + missing + "."
+        return text + missing
     interval = ""
     if check.total_low is not None and check.total_high is not None:
         interval = f" (95 %: {check.total_low:.3f} to {check.total_high:.3f})"
-    return f"{text}{missing}; weighted total: {check.total_ratio:.3f} x the time{interval}."
+    return f"{text}{missing} Weighted total: {check.total_ratio:.3f} times as long{interval}."

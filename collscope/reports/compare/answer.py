@@ -95,9 +95,9 @@ class TracedSteps(msgspec.Struct, frozen=True):
     # given: --steps; window: no step was found
     step_from: Annotated[str, ("marks", "graphs", "kernels", "period", "given", "window")]
     ranks: int  # traced
-    world_size: int | None  # ranks of the job, where the traces tell it
+    world_size: int | None  # ranks of the job, where the traces show it
     host_bound: float  # part of what bounds a step that is the host's work, up to 1
-    # Least and most that a step may take without the profiler, in any start; None: no steps
+    # Least and most time of a step without the profiler, with run-to-run variation; None: no steps
     unprofiled_low_ns: float | None
     unprofiled_high_ns: float | None
 
@@ -115,10 +115,10 @@ class PartCell(msgspec.Struct, frozen=True):
 class PartComparison(msgspec.Struct, frozen=True):
     """A part of the step in every run."""
 
-    # step: as recorded; unprofiled: with the usual cost of the profiler taken off, and the interval
-    # of what it may be without it, in any start. Of the recorded step: collectives: one runs,
-    # waiting or not; exposed: of that, with no compute kernel beside it; waiting: summed over the
-    # collectives, before the last rank came; idle: nothing runs
+    # step: as recorded; unprofiled: without the usual profiler overhead, and the interval over its
+    # possible overheads and run-to-run variation. Of the recorded step: collectives: one runs,
+    # waiting or not; exposed: of that, not hidden by compute; waiting: summed over the
+    # collectives, before the last rank arrived; idle: nothing runs
     part: Annotated[
         str, ("step", "unprofiled", "compute", "collectives", "exposed", "waiting", "idle")
     ]
@@ -136,7 +136,7 @@ class KernelComparison(msgspec.Struct, frozen=True):
 
 
 class TracedParts(msgspec.Struct, frozen=True):
-    """What traces tell beside their classes."""
+    """What traces show in addition to their classes."""
 
     runs: tuple[TracedSteps, ...]  # one per run, in their order
     parts: tuple[PartComparison, ...]  # of the job, then of each rank
@@ -166,7 +166,7 @@ def compare(
 ) -> Comparison:
     """Compare labels on the classes that all of them have.
 
-    Classes that a label has wrong or failed are told, and count for nothing.
+    Classes that are wrong or failed in a label are reported, but do not count.
 
     weights  calls of the run by class; without it every class counts the same
     raises   InputError when no class is common to all labels, or the run has none of those;
@@ -182,7 +182,7 @@ def compare(
                 "; ".join(f"{field} {' against '.join(values)}" for field, values in differing)
                 or "no class has the same operation, type, size, ranks and place"
             )
-            + "). Measure the same classes with each."
+            + "). Measure the same classes with each label."
         )
     if not common:
         names = " and ".join(f"'{label.name}'" for label in labels)
@@ -199,17 +199,17 @@ def compare(
         ),
     ]
     time = [_weight(first, key, weights) for key in common]
-    whole = sum(time)
-    if not whole:
+    total_time = sum(time)
+    if not total_time:
         raise InputError(
-            f"run '{run}': none of its classes was measured with every label. Measure them with "
+            f"run '{run}': no class of it was measured with every label. Measure them with "
             "'collscope replay', or compare without --weights."
         )
     place = {key: c for c, key in enumerate(common)}
     classes = tuple(
         ClassComparison(
             key,
-            time[place[key]] / whole if weights is not None and key in place else None,
+            time[place[key]] / total_time if weights is not None and key in place else None,
             tuple(
                 _cell(label, key, by_label[i][place[key]] if key in place else None)
                 for i, label in enumerate(labels)

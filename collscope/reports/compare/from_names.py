@@ -35,7 +35,7 @@ def compare_labels(
     """Compare labels of the store, or replay CSVs, with the first of them.
 
     runs    of the measurements, and whose calls weight the classes
-    system  whose limits the values are held against
+    system  whose limits the values are compared with
     raises  UsageError, InputError: see `compare`, `load` and `load_system`; NoVerdictError when a
             label has no right result
     """
@@ -83,7 +83,9 @@ def _compare(db: Path, names: Sequence[str], runs: Runs) -> tuple[Comparison, li
 def require_distinct(db: Path, command: str, names: Sequence[str]) -> None:
     """Raise UsageError where there are not two labels, or one is named twice."""
     if len(set(names)) < max(2, len(names)):
-        told = " and ".join(f"'{name}'" for name in names) or "no label"
+        named = " and ".join(f"'{name}'" for name in names) or "no label"
         sides = comparable(db)
         known = f" (here: {', '.join(map(repr, sides))})" if sides else ""
-        raise UsageError(f"{command} {told}: nothing to compare. Name two different labels{known}.")
+        raise UsageError(
+            f"{command} {named}: nothing to compare. Name two different labels{known}."
+        )

@@ -21,7 +21,7 @@ from collscope.store.measurements import (
 from collscope.units import count
 
 
-class Measured(msgspec.Struct, frozen=True):
+class MeasuredClass(msgspec.Struct, frozen=True):
     """One class with one label."""
 
     samples: Samples
@@ -33,7 +33,7 @@ class Label(msgspec.Struct, frozen=True):
     """Every class of a label with right results, and under what circumstances it was measured."""
 
     name: str
-    classes: dict[CollectiveClass, Measured]
+    classes: dict[CollectiveClass, MeasuredClass]
     left_out: int  # rows without a time: failed, timed out, skipped
     circumstances: dict[str, tuple[str, ...]]  # nnodes, method, backend, library, device, …
     # classes that failed, ran out of time or contradict themselves at least once
@@ -90,7 +90,7 @@ def _load(connection: sqlite3.Connection, name: str, run: str | None) -> Label:
     if not (usable or failed or wrong):
         raise InputError(
             f"label '{name}': none of its {count(len(rows), 'measurement')} has a size and a time. "
-            "Measure again, or choose another label."
+            "Measure again, or name another label."
         )
     grouped: dict[CollectiveClass, list[StoredMeasurement]] = defaultdict(list)
     for key, row in usable:
@@ -120,7 +120,7 @@ def key_of(row: StoredMeasurement) -> CollectiveClass:
 
 
 def aligned(first: Label, other: Label) -> Label:
-    """A label whose classes are named as those classes of the first that they serve.
+    """A label whose classes are named like the matching classes of the first label.
 
     A class that serves no class of the first, or several equally well, keeps its name.
     """
@@ -166,7 +166,7 @@ def _once(
     return kept
 
 
-def _measured(rows: Sequence[StoredMeasurement]) -> Measured:
+def _measured(rows: Sequence[StoredMeasurement]) -> MeasuredClass:
     """One class from its rows.
 
     A round is one of a source: rounds of two files did not take turns, whatever their numbers.
@@ -183,7 +183,7 @@ def _measured(rows: Sequence[StoredMeasurement]) -> Measured:
     together = Samples(rounds)
     # Time and bus bandwidth of a row have the same product for every row of a class.
     busbw = products[0] / together.time_us if products else None
-    return Measured(together, busbw, _calls(rows))
+    return MeasuredClass(together, busbw, _calls(rows))
 
 
 def _calls(rows: Sequence[StoredMeasurement]) -> int | None:

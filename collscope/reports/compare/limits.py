@@ -45,7 +45,7 @@ class _Hard:
         self._known: dict[tuple[Op, int, int | None], tuple[float, str] | None] = {}
 
     def of(self, key: CollectiveClass) -> tuple[float, str] | None:
-        """GB/s and what sets it; None where the system says nothing about such a class."""
+        """GB/s and what sets it; None where the system does not describe such a class."""
         shape = (key.op, key.nranks or 1, key.nnodes)
         if shape not in self._known:
             self._known[shape] = self._compute(*shape)

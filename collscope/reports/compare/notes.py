@@ -1,4 +1,4 @@
-"""Remarks on an answer about labels, most on what is not like for like: one record for each kind.
+"""Notes on a comparison, most on differences between the labels: one record for each kind.
 
 `collscope.reports.rendering.note_words` puts them into sentences.
 """
@@ -68,7 +68,7 @@ class PlacesDiffer(msgspec.Struct, frozen=True):
 
 
 class HeldAgainst(msgspec.Struct, frozen=True):
-    """Classes of a label that are compared though something keeps them from being equal."""
+    """Classes of a label that are compared although they are not exactly alike."""
 
     label: str
     classes: int
@@ -76,7 +76,7 @@ class HeldAgainst(msgspec.Struct, frozen=True):
 
 
 class Weighed(msgspec.Struct, frozen=True):
-    """Calls of a run that weigh a class though something keeps them from being of it."""
+    """Calls of a run that weight a class although they may not belong to it."""
 
     run: str
     calls: int
@@ -94,7 +94,7 @@ class OneCallEach(msgspec.Struct, frozen=True):
 
 
 class FewLaunches(msgspec.Struct, frozen=True):
-    """Classes with too few launches of a label to tell how launches differ."""
+    """Classes with too few launches of a label to know how launches differ."""
 
     classes: int
     of: int
@@ -189,7 +189,7 @@ class OneRecording(msgspec.Struct, frozen=True):
 
 
 class OneRecordingEach(msgspec.Struct, frozen=True):
-    """How much two recordings of one job differ is assumed; the largest part of a host."""
+    """The variation between two recordings of one job is assumed; the largest host-bound part."""
 
     host: float
 

@@ -32,7 +32,7 @@ _LONGEST = 44  # characters of a label
 def compare_extras(found: Comparison, roofs: Roofs | None = None) -> Extras:
     """Speed-ups with intervals over size, and each operation's curve of every label.
 
-    roofs  of the system whose reachable ceiling the curves have beside them
+    roofs  of the system whose reachable ceiling is drawn with the curves
     """
     alone = len(found.labels) == 2
     points = [
@@ -53,7 +53,7 @@ def compare_extras(found: Comparison, roofs: Roofs | None = None) -> Extras:
             "Beyond the noise" if alone else "Beyond the noise, all labels",
             f"{faster} faster, {slower} slower",
             f"{len(points) - faster - slower} of {count(len(points), 'class', 'classes')} "
-            "within the noise, or the noise is not known", "Classes",
+            "within the noise, or with unknown noise", "Classes",
         ))  # fmt: skip
     facts.append(Fact("Crossovers", str(len(found.crossovers)),
                       "sizes from which another label is the fastest", "Crossovers"))  # fmt: skip
@@ -61,8 +61,8 @@ def compare_extras(found: Comparison, roofs: Roofs | None = None) -> Extras:
     other = found.labels[1] if alone else "the label"
     ratios = ratio_figure(
         "Speed-up by message size",
-        f"Time of {found.labels[0]} over that of {other}; above 1 {other} is faster. Lines are "
-        "95 % intervals. Marks of one size stand side by side.",
+        f"Time of {found.labels[0]} divided by time of {other}: above 1, {other} is faster. Lines "
+        "are 95 % intervals. Marks of equal size are drawn side by side.",
         points, (),
     )  # fmt: skip
     drawn = [c for c in curves(found.classes) if len(c) > 1 and any(map(_rates, c))]
@@ -124,8 +124,8 @@ def _curve(
     more = f" {count(left, 'more curve')} not drawn." if left and not n else ""
     return Figure(
         f"Bus bandwidth of every label: {curve_name(key)}",
-        "Grey joins the labels at one size; a dotted line is the size from which another label is "
-        "the fastest." + more,
+        "Grey bars join the labels at one size. A dotted line marks the size from which another "
+        "label is the fastest." + more,
         make, cells,
         {f"label-{n}-{i}": label for i, label in enumerate(labels)},
     )  # fmt: skip

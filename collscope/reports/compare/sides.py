@@ -66,7 +66,7 @@ def _traced_runs(store: sqlite3.Connection) -> set[str]:
 def name_traced_runs(db: Path, names: Sequence[str], runs: Runs) -> bool:
     """Whether the names are those of traced runs; a name that is a label, too, is a label.
 
-    raises  InputError for a name that is nothing; UsageError for traced runs beside labels or
+    raises  InputError for an unknown name; UsageError for traced runs mixed with labels or
             files, and for options of measurements
     """
     if not db.exists():
@@ -86,13 +86,13 @@ def name_traced_runs(db: Path, names: Sequence[str], runs: Runs) -> bool:
     for name in names:
         if name not in traced:
             raise UsageError(
-                f"'{rest[0]}' is a traced run, '{name}' is measured: calls in a job and calls"
-                " alone cannot be compared. Name two traced runs, or two labels."
+                f"'{rest[0]}' is a traced run, but '{name}' was measured outside a job: they"
+                " cannot be compared. Name two traced runs, or two labels."
             )
     for option, given in (("--run", runs.of), ("--weights", runs.weights)):
         if given is not None:
             raise UsageError(
-                f"{option} {given}: '{rest[0]}' is a traced run, which has calls of its own. "
+                f"{option} {given}: '{rest[0]}' is a traced run and has its own calls. "
                 f"Leave out {option}."
             )
     return True
@@ -103,15 +103,15 @@ def load(db: Path, names: Sequence[str], runs: Runs, *, of_first: bool = False) 
 
     db        is not needed as long as every name is a file and no run is named
     runs      of the labels in the store, and of the weights
-    of_first  the first label's classes are weighted, be they with the others or not
+    of_first  weight all classes of the first label, not only the common ones
     raises    InputError for unknown labels, files and runs; UsageError for a file of several labels
     """
     files = [name for name in names if name.endswith(_FILES)]
     stored = [name for name in names if name not in files]
     if runs.of is not None and not stored:
         raise UsageError(
-            f"--run {runs.of}: no label of the store is named, only files. To weight the classes by"
-            f" the calls of that run write --weights {runs.of}."
+            f"--run {runs.of}: only files are named, no label of the store. To weight the classes"
+            f" by the calls of that run, use --weights {runs.of}."
         )
     labels, notes = _from_files(files)
     if not db.exists():
@@ -169,8 +169,8 @@ def _refuse_files(names: Sequence[str], known: Collection[str]) -> None:
         if name not in known and os.path.isfile(name):  # noqa: PTH113
             label = Path(name).name.partition(".")[0]
             raise InputError(
-                f"'{name}': a file, not a label. Read it first, with 'collscope ingest table"
-                f" {shlex.quote(name)} --label {shlex.quote(label)}', and name the label."
+                f"'{name}': a file, not a label. Ingest it first with 'collscope ingest table"
+                f" {shlex.quote(name)} --label {shlex.quote(label)}', then name the label."
             )
 
 
@@ -183,11 +183,11 @@ def _refuse_other_runs(
     own = measurement_labels(store, run)
     for name in names:
         if name in known and name not in own:
-            told = ", ".join(map(repr, own)) or "none"
+            labels = ", ".join(map(repr, own)) or "none"
             raise InputError(
-                f"run '{run}': no measurements with label '{name}' (labels there: {told}). "
+                f"run '{run}': no measurements with label '{name}' (its labels: {labels}). "
                 "--run names the run of the measurements. To weight the classes by the calls of"
-                f" that run write --weights {run}."
+                f" that run, use --weights {run}."
             )
 
 
@@ -211,7 +211,7 @@ def _from_files(paths: Sequence[str]) -> tuple[dict[str, Label], tuple[Note, ...
 
 
 def _read(store: sqlite3.Connection, db: Path, file: str, run: str) -> Iterator[Note]:
-    """Put one CSV into the store, telling what could not be read of it."""
+    """Put one CSV into the store; returns notes on what could not be read."""
     # Loading these takes longer than comparing the labels of a store.
     from collscope.ingest.files import open_input  # noqa: PLC0415
     from collscope.ingest.measurements import ingest_csv  # noqa: PLC0415
@@ -220,8 +220,8 @@ def _read(store: sqlite3.Connection, db: Path, file: str, run: str) -> Iterator[
         found = ingest_csv(store, db, run, opened, None, None)
     if found.status == "unusable":
         raise InputError(
-            f"{file}: {found.reason}. Name a CSV of 'collscope replay'; read other tables with"
-            " 'collscope ingest table', and name their label."
+            f"{file}: {found.reason}. Name a CSV of 'collscope replay'. Read other tables with"
+            " 'collscope ingest table' and name their label."
         )
     for d in found.diagnostics:
         if d.severity is not Severity.INFO:
@@ -233,15 +233,15 @@ def _only(store: sqlite3.Connection, path: str, run: str) -> Label:
     found = measurement_labels(store, run)
     if len(found) > 1:
         raise UsageError(
-            f"{path}: holds {len(found)} labels ({', '.join(found)}). Put it into a store with "
-            "'collscope ingest csv' and name labels."
+            f"{path}: holds {len(found)} labels ({', '.join(found)}). Read it with "
+            "'collscope ingest csv', then name its labels."
         )
     if not found:
         raise InputError(f"{path}: no measurements. Name a CSV of 'collscope replay'.")
-    return _apart(load_labels(store, found, run)[0], path)
+    return _named_by_file(load_labels(store, found, run)[0], path)
 
 
-def _apart(label: Label, path: str) -> Label:
+def _named_by_file(label: Label, path: str) -> Label:
     """The label named by its file, its rounds too: keys of one store mean nothing in another."""
     classes = {
         key: replace(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from collscope.model import CollectiveClass, bus_bandwidth
 from collscope.model.trace import Ints, Kind
-from collscope.reports.compare.labels import CIRCUMSTANCES, Label, Measured
+from collscope.reports.compare.labels import CIRCUMSTANCES, Label, MeasuredClass
 from collscope.stats import Samples
 from collscope.timeline.overlap import covered, union
 from collscope.timeline.recorded_job import RecordedJob
@@ -30,12 +30,12 @@ STEP, UNPROFILED, COMPUTE, COLLECTIVES, EXPOSED, WAITING, IDLE = PARTS = (
 step         of the rank whose steps take longest together
 unprofiled   that step without the profiler; the other parts are of the recorded one
 compute      a kernel runs that is no collective
-collectives  one runs, be it waiting
-exposed      of that, with no compute kernel beside it
-waiting      of the collectives, summed over them, before their last rank came
+collectives  one runs, waiting or not
+exposed      of that, not hidden by compute
+waiting      of the collectives, summed over them, before their last rank arrived
 idle         nothing runs, no copy either
 """
-OF_RANKS = (COMPUTE, WAITING, IDLE)  # parts told of each rank, too
+OF_RANKS = (COMPUTE, WAITING, IDLE)  # parts known for each rank, too
 
 
 class SampledRun(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class SampledRun(msgspec.Struct, frozen=True):
     steps: int  # 0: none were found
     step_from: str  # as in the view `steps`; window: no step was found
     ranks: tuple[int, ...]  # traced
-    world_size: int | None  # of the job, where told
+    world_size: int | None  # of the job, where known
     host: float  # part of what bounds a step that is the host's work, up to 1
     unprofiled: UnprofiledSteps | None  # None: without steps
     parts: Mapping[str, Samples]  # of a step; a part is not there where it is not known
@@ -132,10 +132,10 @@ def _parts(
     unsplit = seen = 0
     for column, trace in enumerate(recorded.steps.traces.tolist()):
         cuts = ends[:, column]
-        mine = rows.of(trace)
-        start, end = (v[mine].astype(np.float64) for v in (rows.start, rows.end))
-        collective = rows.entry[mine] >= 0
-        compute = (rows.kind[mine] == Kind.KERNEL) & ~collective
+        trace_rows = rows.of(trace)
+        start, end = (v[trace_rows].astype(np.float64) for v in (rows.start, rows.end))
+        collective = rows.entry[trace_rows] >= 0
+        compute = (rows.kind[trace_rows] == Kind.KERNEL) & ~collective
         busy, either, every = (
             _within(start[chosen], end[chosen], cuts)
             for chosen in (compute, compute | collective, np.ones(len(start), dtype=bool))
@@ -145,9 +145,9 @@ def _parts(
         by_part[EXPOSED].append(either - busy)
         by_part[IDLE].append(np.diff(cuts) - every)
         # Windows begin at different calls: what some ranks lack lies before the steps.
-        step = np.searchsorted(cuts, rows.end[mine][collective]) - 1
+        step = np.searchsorted(cuts, rows.end[trace_rows][collective]) - 1
         inside = (step >= 0) & (step < len(cuts) - 1)
-        waits, step = wait[mine][collective][inside], step[inside]
+        waits, step = wait[trace_rows][collective][inside], step[inside]
         unsplit += int((waits < 0).sum())
         seen += len(waits)
         if (waits >= 0).all():
@@ -159,8 +159,8 @@ def _parts(
             if len(by_part[part]) == column + 1
         }
     parts = {STEP: _samples(name, np.diff(ends[:, longest]))}
-    whole = len(recorded.steps.traces)
-    parts |= {p: _samples(name, np.mean(v, axis=0)) for p, v in by_part.items() if len(v) == whole}
+    traces = len(recorded.steps.traces)
+    parts |= {p: _samples(name, np.mean(v, axis=0)) for p, v in by_part.items() if len(v) == traces}
     return parts, of_rank, (unsplit, seen)
 
 
@@ -177,7 +177,7 @@ def _samples(name: str, values_ns: Floats) -> Samples:
 
 def _classes(
     name: str, recorded: RecordedJob, keys: Sequence[CollectiveClass | None], ends: Floats
-) -> tuple[dict[CollectiveClass, Measured], int]:
+) -> tuple[dict[CollectiveClass, MeasuredClass], int]:
     """Classes with the mean transfer of their calls in each step; classes without a transfer.
 
     Without steps the whole window is one sample.
@@ -187,28 +187,28 @@ def _classes(
     step = _step_of_calls(recorded, ends)
     inside = (step >= 0) & ~times.warm_up
     number = max(1, len(ends) - 1)
-    found: dict[CollectiveClass, Measured] = {}
+    found: dict[CollectiveClass, MeasuredClass] = {}
     unsplit = 0
     for k, key in enumerate(names):
-        mine = np.flatnonzero(inside & (class_ == k))
-        told = mine[times.known[mine] & (times.transfer[mine] > 0)]
-        unsplit += bool(len(mine)) and not len(told)
-        if not len(told):
+        class_calls = np.flatnonzero(inside & (class_ == k))
+        with_transfer = class_calls[times.known[class_calls] & (times.transfer[class_calls] > 0)]
+        unsplit += bool(len(class_calls)) and not len(with_transfer)
+        if not len(with_transfer):
             continue
-        count = np.bincount(step[told], minlength=number)
-        total = np.bincount(step[told], times.transfer[told], minlength=number)
+        count = np.bincount(step[with_transfer], minlength=number)
+        total = np.bincount(step[with_transfer], times.transfer[with_transfer], minlength=number)
         samples = _samples(name, total[count > 0] / count[count > 0])
         busbw = bus_bandwidth(
             key.op, size=key.size_bytes, time_s=samples.time_us / 1e6, nranks=key.nranks
         )
-        found[key] = Measured(samples, busbw, len(mine))
+        found[key] = MeasuredClass(samples, busbw, len(class_calls))
     return found, unsplit
 
 
 def _numbered(keys: Sequence[CollectiveClass | None]) -> tuple[list[CollectiveClass], Ints]:
     """The classes of some calls, and the place of each call's in them; -1: it has none.
 
-    They are compared as measured ones are: the size says what the count does.
+    They are compared as measured ones are: by size, without the count.
     """
     plain = {key: replace(key, count=None) for key in dict.fromkeys(filter(None, keys))}
     places = {key: k for k, key in enumerate(dict.fromkeys(plain.values()))}
@@ -244,7 +244,7 @@ def _step_of_calls(recorded: RecordedJob, ends: Floats) -> Ints:
     own = column[calls.trace[first]]
     step = np.full(len(calls), -1)
     for k in range(ends.shape[1]):
-        mine = own == k
-        place = np.searchsorted(ends[:, k], end[mine]) - 1
-        step[mine] = np.where(place < len(ends) - 1, place, -1)
+        in_trace = own == k
+        place = np.searchsorted(ends[:, k], end[in_trace]) - 1
+        step[in_trace] = np.where(place < len(ends) - 1, place, -1)
     return step

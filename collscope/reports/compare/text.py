@@ -27,7 +27,9 @@ _COMPARE_CSV = (
     "status", "time_us", "busbw_gbps", "speed_up", "low", "high", "root", "nnodes", "part", "rank",
 )  # fmt: skip
 _LONGEST_LABEL = 20  # of a label in a column's heading
-_TRANSFERS_SAID = "Transfer only, without waiting: the step may change less, or the other way."
+_TRANSFERS_ONLY = (
+    "Transfer times only, without waiting. The step may change less, or in the other direction."
+)
 
 
 def render_compare(comparison: Comparison, fmt: str, roofs: Roofs | None = None) -> str:
@@ -52,12 +54,12 @@ def render_compare(comparison: Comparison, fmt: str, roofs: Roofs | None = None)
 def _compare_sections(comparison: Comparison) -> list[Section]:
     short = _short_names(comparison.labels)
     crossovers = tuple(_crossovers(comparison, short)) or (
-        "None: no label is faster at some sizes and slower at others, beyond the noise.",
+        "None: no label is faster at some sizes and slower at other sizes, beyond the noise.",
     )
     head = Section("", (_headline(comparison), *map(note_words, comparison.notes)))
-    said = () if comparison.traced is None else (_TRANSFERS_SAID,)
+    caveat = () if comparison.traced is None else (_TRANSFERS_ONLY,)
     classes = [
-        Section("Totals", (*said, _totals(comparison, short))),
+        Section("Totals", (*caveat, _totals(comparison, short))),
         Section("Classes", tuple(_class_tables(comparison, short))),
         Section("Crossovers", crossovers),
     ]
@@ -86,21 +88,21 @@ def _letter(number: int) -> str:
 def _headline(comparison: Comparison) -> str:
     n = count(len(comparison.classes), "common class", "common classes")
     if comparison.traced is not None:
-        classes = "No class has a known transfer in every run;"
+        classes = "No class has a known transfer time in every run."
         if comparison.classes:
             classes = (
-                f"A class's time is the transfer of a call; {n}, weighted by the calls of"
-                f" {comparison.labels[0]};"
+                "The time of a class is the transfer time of a call."
+                f" {n}, weighted by the calls of {comparison.labels[0]}."
             )
         return (
-            f"{runs_words(comparison.traced)} {classes} speed-up is time of the first run / time of"
+            f"{runs_words(comparison.traced)} {classes} Speed-up: time of the first run / time of"
             " the run (~: within the noise)."
         )
-    weight = "every class counts the same" if comparison.run is None else (
+    weight = "each with equal weight" if comparison.run is None else (
         f"weighted by the calls of run {comparison.run}"
     )  # fmt: skip
     return (
-        f"{n}; {weight}; speed-up is time of the first label / time of the label"
+        f"{n}, {weight}. Speed-up: time of the first label / time of the label"
         " (~: within the noise)."
     )
 
@@ -161,7 +163,7 @@ def _curve_name(key: CollectiveClass) -> str:
 def _crossovers(comparison: Comparison, short: dict[str, str]) -> list[str]:
     return [
         f"{' '.join(p for p in (c.op, c.datatype) if p)}, {count(c.nranks, 'rank')}"
-        f"{place_words(c.in_place)}: from {c.size_bytes} B on"
+        f"{place_words(c.in_place)}: from {c.size_bytes} B on,"
         f" {short[c.to]} is faster than {short[c.before]}."
         for c in comparison.crossovers
     ]

@@ -13,7 +13,7 @@ from collscope.reports.compare.labels import Label
 from collscope.reports.compare.notes import Note, Weighed, WeightsCoverage
 
 # Of classes that fit equally well one is taken: place known before not known, and out of place
-# first, which is what a call is when nothing else is said.
+# first, the usual case.
 _PLACE_RANK = {None: 2, False: 0, True: 1}
 
 
@@ -84,8 +84,8 @@ def _coverage(
     called: Sequence[tuple[CollectiveClass, int]],
     found: Sequence[tuple[CollectiveClass, int]],
 ) -> WeightsCoverage:
-    some, whole = _sums(found), _sums(called)
-    calls, size = (some[i] / whole[i] if whole[i] else None for i in range(2))
+    measured, all_calls = _sums(found), _sums(called)
+    calls, size = (measured[i] / all_calls[i] if all_calls[i] else None for i in range(2))
     return WeightsCoverage(run, len(found), len(called), calls, size)
 
 

@@ -1,4 +1,4 @@
-"""Why a step of one traced run takes longer than one of another: what is answered of two runs."""
+"""Why a step of one traced run takes longer than one of another: the answer for two runs."""
 
 from __future__ import annotations
 
@@ -32,17 +32,19 @@ class ExplainedRun(msgspec.Struct, frozen=True):
     step_ns: int  # step as recorded, with the profiler
     steps: int  # that this is the mean of
     cpu_activities: bool  # the profiler recorded them, too: a slower host
-    reached_ns: float  # its graph with everything of the other run, whose step it should be
-    unprofiled_ns: float  # step with the middle of what the profiler may cost its hosts
-    unprofiled_low_ns: float  # least of its step without the profiler, in any start
-    unprofiled_high_ns: float  # most of it
-    # of compute beside collectives, a ratio minus one; None: the traces do not tell it
+    # Simulated step with all parts of the other run; it should equal the other run's step.
+    reached_ns: float
+    unprofiled_ns: float  # step at the middle of the assumed profiler overhead
+    unprofiled_low_ns: float  # least step without the profiler, over runs with equal settings
+    unprofiled_high_ns: float  # greatest
+    # of compute that overlaps collectives, a ratio minus one; None: not in the traces
     slowdown: float | None
     alone_ns: float  # kernels and copies that only this run has, the mean over the ranks
     unswapped_ns: float  # exposed time of collectives whose transfers could not be swapped
-    # process groups of some of the ranks that no trace names: told by whose calls end together
+    # process groups of some of the ranks without a name in the traces: inferred from the ranks
+    # whose calls end together
     groups_inferred: int
-    # thread blocks of its collectives' kernels, the median by time; None: the traces tell none
+    # thread blocks of its collectives' kernels, the median by time; None: not in the traces
     blocks: float | None
 
 
@@ -53,15 +55,16 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     store: str  # path of the store that both runs are in
     first: ExplainedRun  # the reference
     second: ExplainedRun  # what is explained
-    difference_ns: int  # step of the second run minus that of the first
-    # step of the second / of the first, without the profiler and in any start, as `compare` has
-    # it; None: a run has a single step
+    difference_ns: int  # step of the second run minus step of the first
+    # step of the second / step of the first, without the profiler, with run-to-run variation, as
+    # in `compare`; None: a run has a single step
     unprofiled_ratio: StepRatio | None
     parts: tuple[ExplainedPart, ...]  # host, compute, collectives, arrivals, profiler
-    remainder_ns: int  # not explained
+    remainder_ns: int  # unexplained
     # time of the second's host work / the first's, mean over the ranks; None: not known
     host_pace: float | None
-    slowdown_assumed: bool  # one run does not tell it: compute alone is taken to be as fast in both
+    # One run does not show it: compute alone is assumed to be equally fast in both.
+    slowdown_assumed: bool
     # whose transfers were swapped, the largest change first; old: in the first run
     classes: tuple[ChangedClass, ...]
     causes: tuple[RunCause, ...] = ()  # of either run, as `report` names them; the second's first
@@ -92,15 +95,16 @@ def explain_runs(db: Path, names: Sequence[str]) -> Explained:
             for run, name in zip(traced, names, strict=True)
         ]
     if first.rows.ranks != second.rows.ranks:
-        told = (",".join(map(str, r.rows.ranks)) for r in (first, second))
+        ranks = (",".join(map(str, r.rows.ranks)) for r in (first, second))
         raise InputError(
-            f"compare --explain: the traces are of different ranks ({' and '.join(told)}). Ingest"
-            " those of the same ranks."
+            f"compare --explain: the traces are of different ranks ({' and '.join(ranks)}). Ingest"
+            " traces of the same ranks."
         )
     for name, recorded in zip(names, (first, second), strict=True):
         if recorded.steps.source == "window":
             raise NoVerdictError(
-                f"compare --explain: no step recurs in the traces of '{name}'. Record several."
+                f"compare --explain: no step recurs in the traces of '{name}'. Record several"
+                " steps."
             )
     found = explain(first, second)
     if found is None:
@@ -123,15 +127,14 @@ def _of_either(names: Sequence[str], causes: Sequence[tuple[Cause, ...]]) -> Ite
 def explained(
     db: Path, names: Sequence[str], recorded: tuple[RecordedJob, RecordedJob], found: Explanation
 ) -> Explained:
-    """What is said of two runs of these names in the store `db`.
+    """The explanation of two runs of these names in the store `db`.
 
     raises  NoVerdictError where they may be different jobs
     """
     if not found.alike:
         raise NoVerdictError(
             f"compare --explain: '{names[0]}' and '{names[1]}' have no collectives in common, and"
-            " most of the kernels of one are not in the other: they may be different jobs. Name two"
-            " runs of one job."
+            " most of their kernels differ. They may be different jobs. Name two runs of one job."
         )
     one, other = (
         ExplainedRun(

@@ -155,7 +155,7 @@ def _row(group: Sequence[Interference]) -> InterferenceRow:
 def model(channels: int | None, multiprocessors: int | None) -> float | None:
     """What is left of the compute performance when each channel's block fills a multiprocessor.
 
-    A bound of first order: it knows of no memory bandwidth, nor of a block that leaves room beside
+    A first-order bound: it ignores memory bandwidth, and blocks that leave room for others beside
     it; and a kernel in whole waves loses nothing or a wave (source: 2 of 132 give 0.985, measured
     0.984 to 0.986 with NCCL on H100, but 32 of 132 give 0.758 where 0.83 was measured).
 

@@ -67,10 +67,10 @@ def interference_extras(found: InterferenceReport) -> Extras:
         )
     }
     shown = Figure(
-        "Computation and collectives beside each other",
-        "Above: the computation's performance beside calls over that alone (R), with 95 % "
-        "intervals. Below: the calls' bus bandwidth beside the computation over that alone. "
-        "The grey band is the noise.",
+        "Overlapped computation and collectives",
+        "Above: R, the computation's performance during calls divided by its performance alone, "
+        "with 95 % intervals. Below: the calls' bus bandwidth during computation divided by their "
+        "bus bandwidth alone. The grey band is the noise.",
         make, cells, marks,
     )  # fmt: skip
     return Extras(drawings={"": (shown,)})
@@ -82,7 +82,7 @@ def _noise(axis: Axes, parts: Sequence[float | None]) -> None:
 
 
 def _channels(axis: Axes, found: InterferenceReport, rows: Sequence[InterferenceRow]) -> None:
-    """A logarithmic axis of channels, and what the model says of them."""
+    """A logarithmic axis of channels, and the model's line."""
     known = sorted({r.channels for r in rows if r.channels is not None})
     points = [(n, y) for n in known if (y := model(n, found.multiprocessors)) is not None]
     if points:

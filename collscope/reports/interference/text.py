@@ -13,14 +13,14 @@ from collscope.units import count, format_size
 
 _MOST_FAILED = 10
 _HOST_TEXT = (
-    "On the host the computation is a thread and the calls are MPI's. They share cores: the"
-    " figures say nothing about a GPU."
+    "On the host, the computation is a thread and the calls are MPI calls. They share cores, so"
+    " these figures do not apply to a GPU."
 )
 _MODEL_TEXT = (
     "The model is R = 1 - channels / multiprocessors: a channel's block takes a multiprocessor "
-    "from the computation. It ignores memory bandwidth and power, blocks that leave room beside"
-    " them, and kernels that work in whole waves: take it as a bound. A "
-    "slower collective disturbs less, so read R with the bus bandwidth beside it."
+    "from the computation. It ignores memory bandwidth, power, multiprocessors that two blocks"
+    " share, and kernels that run in whole waves. Use it as a bound. A slower collective disturbs"
+    " less, so read R together with the bus bandwidth during overlap."
 )
 
 
@@ -49,7 +49,7 @@ def _extras(found: InterferenceReport) -> Extras:
 def failed_words(one: Failed) -> str:
     """A measurement without figures, and why."""
     size = "" if one.size_bytes is None else f" of {one.size_bytes} bytes"
-    why = one.message or "no reason is given"
+    why = one.message or "no reason given"
     return f"{one.label or ''}: {one.op.value}{size}: {one.status}: {why}"
 
 
@@ -57,8 +57,8 @@ def _sections(found: InterferenceReport, failed: Sequence[str]) -> list[Section]
     sections = [Section("", tuple(_head(found)))]
     if found.rows:
         sections += [
-            Section("Computation beside collectives", (_compute(found.rows),)),
-            Section("Collectives beside computation", (_busbw(found.rows),)),
+            Section("Computation during collectives", (_compute(found.rows),)),
+            Section("Collectives during computation", (_busbw(found.rows),)),
         ]
     notes = _notes(found, failed)
     if notes:
@@ -73,8 +73,8 @@ def _head(found: InterferenceReport) -> list[str]:
         f"Backend {or_unknown(found.backend)}, device {or_unknown(found.device)}{units}, library "
         f"{or_unknown(found.library)}{priority}.",
         f"Computation: {'; '.join(found.descriptions) or 'unknown'}.",
-        "R is the computation's performance while calls run all the time, divided by that without"
-        " calls; each is measured between two baselines.",
+        "R is the computation's performance during calls, divided by its performance without"
+        " calls. Each is measured between two baselines.",
     ]
     if found.rows and (alike := _alike(found.rows)):
         lines.append(alike)
@@ -90,7 +90,7 @@ def _class(row: InterferenceRow) -> tuple[object, ...]:
     return (row.op, row.datatype, row.nranks, row.in_place, row.compute)
 
 
-def _told(rows: Sequence[InterferenceRow]) -> list[int]:
+def _varying(rows: Sequence[InterferenceRow]) -> list[int]:
     """Columns of `_CLASS` in which rows differ, and the operation.
 
     With all of them the tables would be so wide that names are cut, and rows look alike.
@@ -100,12 +100,12 @@ def _told(rows: Sequence[InterferenceRow]) -> list[int]:
 
 def _alike(rows: Sequence[InterferenceRow]) -> str:
     """What all calls have in common; it has no column."""
-    told, first = _told(rows), rows[0]
+    varying, first = _varying(rows), rows[0]
     place = {True: "in-place", False: "out of place", None: None}[first.in_place]
     ranks = None if first.nranks is None else count(first.nranks, "rank")
-    beside = None if first.compute is None else f"beside {first.compute}"
-    said = enumerate((None, first.datatype, ranks, place, beside))
-    parts = [part for i, part in said if part and i not in told]
+    compute = None if first.compute is None else f"during {first.compute}"
+    common = enumerate((None, first.datatype, ranks, place, compute))
+    parts = [part for i, part in common if part and i not in varying]
     return f"All calls: {', '.join(parts)}." if parts else ""
 
 
@@ -114,9 +114,9 @@ def _setting(row: InterferenceRow) -> str:
 
 
 def _compute(rows: Sequence[InterferenceRow]) -> Table:
-    told = _told(rows)
+    varying = _varying(rows)
     columns = [
-        *(_CLASS[i] for i in told), ("size", NUMBER), ("channels", NUMBER),
+        *(_CLASS[i] for i in varying), ("size", NUMBER), ("channels", NUMBER),
         ("R", NUMBER), ("+-", NUMBER), ("worst", NUMBER), ("noise", NUMBER),
         ("model", NUMBER), ("SMs lost", NUMBER), ("samples", NUMBER),
     ]  # fmt: skip
@@ -124,7 +124,7 @@ def _compute(rows: Sequence[InterferenceRow]) -> Table:
         columns,
         [
             (
-                *(_class(r)[i] for i in told), _size(r), _setting(r),
+                *(_class(r)[i] for i in varying), _size(r), _setting(r),
                 _ratio(r.relative_compute), _ratio(r.relative_compute_ci),
                 _ratio(r.relative_compute_worst), _ratio(r.relative_compute_noise),
                 _ratio(r.model),
@@ -137,9 +137,9 @@ def _compute(rows: Sequence[InterferenceRow]) -> Table:
 
 
 def _busbw(rows: Sequence[InterferenceRow]) -> Table:
-    told = _told(rows)
+    varying = _varying(rows)
     columns = [
-        *(_CLASS[i] for i in told), ("size", NUMBER), ("channels", NUMBER),
+        *(_CLASS[i] for i in varying), ("size", NUMBER), ("channels", NUMBER),
         ("alone us", NUMBER), ("beside us", NUMBER), ("alone GB/s", NUMBER),
         ("beside GB/s", NUMBER), ("relative", NUMBER), ("worst", NUMBER), ("noise", NUMBER),
     ]  # fmt: skip
@@ -147,7 +147,7 @@ def _busbw(rows: Sequence[InterferenceRow]) -> Table:
         columns,
         [
             (
-                *(_class(r)[i] for i in told), _size(r), _setting(r),
+                *(_class(r)[i] for i in varying), _size(r), _setting(r),
                 r.comm_alone_ns / 1e3, r.comm_with_ns / 1e3, r.busbw_alone_gbps, r.busbw_with_gbps,
                 _ratio(r.relative_busbw), _ratio(r.relative_busbw_worst),
                 _ratio(r.relative_busbw_noise),
@@ -173,7 +173,7 @@ def _notes(found: InterferenceReport, failed: Sequence[str]) -> list[str]:
     if found.rows:
         notes.append(
             "Noise is the standard deviation of the ratio of two undisturbed batches of the same "
-            f"launch; {len(within)} of {len(found.rows)} R differ from 1 by no more than that."
+            f"launch. {len(within)} of {len(found.rows)} R differ from 1 by no more than the noise."
         )
     if any(r.model is not None for r in found.rows):
         notes.append(_MODEL_TEXT)
@@ -181,7 +181,7 @@ def _notes(found: InterferenceReport, failed: Sequence[str]) -> list[str]:
     if uncovered:
         notes.append(
             f"{uncovered} samples do not count: one side ended before the other, even after it was"
-            " made longer."
+            " lengthened."
         )
     notes += failed[:_MOST_FAILED]
     if len(failed) > _MOST_FAILED:

@@ -37,7 +37,7 @@ class CopyRow(msgspec.Struct, frozen=True):
     n_wrong: int | None  # wrong bytes of all rounds; None: not checked
     # the worst of the rounds
     status: Annotated[str, ("ok", "wrong", "failed", "timeout", "skipped", "contradictory")]
-    message: str | None  # what the runtime said
+    message: str | None  # the runtime's message
     rounds: int  # times measured
 
 

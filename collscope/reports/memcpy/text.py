@@ -46,8 +46,8 @@ def sections(found: CopyReport) -> tuple[Section, ...]:
     rows = _Rows(found.rows)
     head = (
         f"Device {or_unknown(found.device)}, runtime {or_unknown(found.runtime)}, host "
-        f"{or_unknown(found.hostname)}. Medians; GB/s are 1e9 bytes, of one direction. async: "
-        "copies back to back; sync: each waited for by the host."
+        f"{or_unknown(found.hostname)}. Times are medians. GB/s are 1e9 bytes per second, one "
+        "direction. async: copies run back to back; sync: the host waits for each copy."
     )
     made = [Section("", (head,))]
     made += [_pair(rows, pair) for pair in rows.pairs()[:1]]
@@ -158,7 +158,7 @@ def _within(rows: _Rows) -> Section:
 
 
 def _host_device(rows: _Rows) -> Section:
-    """All sizes of the first GPU; of the others the largest."""
+    """All sizes of the first GPU; the largest size of the remaining GPUs."""
     kinds = ("h2d_pinned", "h2d_pageable", "d2h_pinned", "d2h_pageable")
     gpus = sorted(
         {gpu for kind in kinds for p in rows.places(kind) for gpu in p if gpu is not None}
@@ -238,4 +238,4 @@ def _not_measured(rows: Sequence[CopyRow]) -> Section:
     ]
     columns = [("status", TEXT), ("kinds", TEXT), ("sizes", TEXT), ("why", TEXT)]
     made: tuple[Table, ...] = (table(columns, body),) if body else ()
-    return Section("Not measured, or not right", made)
+    return Section("Not measured, or wrong", made)

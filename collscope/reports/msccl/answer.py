@@ -33,7 +33,7 @@ class Flaw(Enum):
     UNREADABLE = "unreadable"
     UNPAIRED = "unpaired"
     CIRCULAR = "circular"
-    SYSTEM = "system"  # it does not tell what a cost needs
+    SYSTEM = "system"  # it lacks what a cost needs
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -103,7 +103,7 @@ class ServedRow(msgspec.Struct, frozen=True):
     why: Refusal | None  # why none does
     msccl_ns: float | None  # cost of one call on the system
     library_ns: float | None  # the library's own model
-    run_ns: float | None  # mean transfer time in the run, where kernel times tell it
+    run_ns: float | None  # mean transfer time in the run, where kernel times show it
 
 
 class FileNote(msgspec.Struct, frozen=True):

@@ -33,7 +33,7 @@ class Assumption(Enum):
 
 
 class Lack(Enum):
-    """What a system does not tell and the cost of an algorithm needs."""
+    """What the cost of an algorithm needs and a system lacks."""
 
     LATENCIES = "latencies"
     LINKS = "links"  # inside a node
@@ -103,7 +103,7 @@ class Costs:
         return algorithm.nranks if fabric is None else min(algorithm.nranks, fabric.gpus)
 
     def lacks(self, algorithm: MscclAlgorithm, load: Load) -> Lack | None:
-        """What the system does not tell and the algorithm needs; None when nothing is missing."""
+        """What the algorithm needs and the system lacks; None when nothing is missing."""
         if self.constants is None:
             return Lack.LATENCIES
         if load.gpu is not None and self.system.fabric is None:

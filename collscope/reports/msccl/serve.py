@@ -45,7 +45,7 @@ class Refusal(msgspec.Struct, frozen=True):
 def refusal(algorithm: MscclAlgorithm, found: ClassRow) -> Refusal | None:
     """Why an algorithm does not serve a class, None when it does.
 
-    A class that does not tell whether its calls are in place is taken to be what the algorithm can.
+    A class whose place is unknown counts as whatever the algorithm serves.
     """
     size, count, most = found.size_bytes, found.count, algorithm.max_bytes
     holds = {

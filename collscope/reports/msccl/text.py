@@ -23,9 +23,9 @@ from collscope.reports.rendering.layout import (
 from collscope.units import count, format_size
 
 _HEAD = (
-    "blocks x steps: thread blocks of a GPU and steps of a block, the most of each. dependent: "
-    "messages of the longest chain. pair, GPU, node: what the busiest link from GPU to GPU, GPU, "
-    "and node carry one way, in parts of the call's bytes."
+    "blocks x steps: thread blocks of a GPU and steps of a block, the maximum of each. dependent: "
+    "messages in the longest chain. pair, GPU, node: traffic of the busiest link between two GPUs, "
+    "of the busiest GPU and of the busiest node, one way, in parts of the call's bytes."
 )
 
 
@@ -34,8 +34,8 @@ _ASSUMPTIONS = {
     " ring of the same protocol",
     Assumption.LINE_RATE: "bandwidth: the usable part of the line rate, every link full duplex",
     Assumption.PROTOCOL: "LL carries 1 byte of data in 2, LL128 120 in 128",
-    Assumption.NOTHING_HIDDEN: "the chain of messages and the busiest link add up: nothing of one"
-    " hides the other",
+    Assumption.NOTHING_HIDDEN: "the times of the message chain and of the busiest link add up:"
+    " neither hides the other",
     Assumption.FREE_LOCALLY: "local copies and reductions, and the number of channels, cost"
     " nothing",
     Assumption.NODES_FILLED: "ranks fill node after node; a node's NICs share its traffic evenly",
@@ -44,8 +44,8 @@ _ASSUMPTIONS = {
 }
 _LACKS = {
     Lack.LATENCIES: "the system has no latencies",
-    Lack.LINKS: "the system says nothing about links inside a node",
-    Lack.NICS: "the algorithm crosses nodes, and the system has no NICs",
+    Lack.LINKS: "the system does not describe the links inside a node",
+    Lack.NICS: "the algorithm crosses nodes, but the system has no NICs",
     Lack.LINK_BETWEEN: "GPUs that exchange messages have no link",
 }
 
@@ -78,10 +78,10 @@ def problem_words(problem: Problem | None) -> str | None:
     if pair is not None:
         return (
             f"GPU {pair.sender} sends {pair.sent} messages to GPU {pair.receiver} on channel"
-            f" {pair.channel}, which receives {pair.taken}"
+            f" {pair.channel}, but it receives {pair.taken}"
         )
     if problem.flaw is Flaw.CIRCULAR:
-        return "steps wait for each other in a circle: the algorithm would hang"
+        return "steps wait for each other in a cycle: the algorithm would hang"
     return " ".join(problem.messages)
 
 
@@ -95,7 +95,7 @@ def refusal_words(refused: Refusal | None) -> str | None:
     return {
         Why.OTHER_OPERATION: "another operation",
         Why.OTHER_RANKS: f"for {refused.nranks} ranks",
-        Why.SIZE_UNKNOWN: "the size of the class is not known",
+        Why.SIZE_UNKNOWN: "the size of the class is unknown",
         Why.OTHER_SIZES: f"for {sizes}",
         Why.COUNT_NOT_MULTIPLE: f"count {refused.count} not a multiple of {refused.chunks}",
         Why.NOT_IN_PLACE: "not in place",
@@ -185,11 +185,11 @@ def _sentence(report: MscclReport) -> str:
     )
     if report.other_classes:
         other = count(report.other_classes, "class", "classes")
-        text += f" {other} of operations without an algorithm."
+        text += f" {other} have operations without an algorithm."
     if any(row.msccl_ns is not None for row in served):
         text += (
-            " MSCCL us and library us come from models; run us was measured in the run. replay"
-            " --library measures both libraries."
+            " MSCCL us and library us come from models; run us was measured in the run. 'collscope"
+            " replay --library' measures both libraries."
         )
     return text
 

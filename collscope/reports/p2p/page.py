@@ -80,7 +80,7 @@ def _pairs(found: P2p, test: str, variant: str, title: str, unit: str) -> Figure
     shown = ranks[:_MOST_RANKS]
     left = len(ranks) - len(shown)
     text = ("From the rank of the row to that of the column." if test == ONE_WAY
-            else "Both ranks send; each pair stands twice.")  # fmt: skip
+            else "Both ranks send; each pair is shown twice.")  # fmt: skip
     return heat_figure(
         f"{title}, {format_size(size)}" + (f": {variant}" if len(found.variants) > 1 else ""),
         text + (f" {count(left, 'more rank')} not drawn." if left else ""),
@@ -120,7 +120,7 @@ def _pair_curve(found: P2p) -> Figure | None:
 
     return Figure(
         f"Bandwidth over message size, rank {found.curve_src} and rank {found.curve_dst}",
-        "GB/s are of one direction, also where both ranks send.", make,
+        "GB/s are for one direction, even where both ranks send.", make,
         table([("what", TEXT), ("size", NUMBER), ("GB/s", NUMBER), ("us", NUMBER)],
               ((name, format_size(r.size_bytes), r.algbw_gbps, scaled(r.time_ns, 1e3))
                for name, rows in zip(names, drawn.values(), strict=True) for r in rows)),

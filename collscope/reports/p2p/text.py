@@ -68,7 +68,7 @@ def notice_notes(found: P2p) -> tuple[Note, ...]:
     for notice in found.notices:
         if isinstance(notice, NotReached):
             points = count(notice.points, "pair and size", "pairs and sizes")
-            notes.append(noted(notice, f"{points} were not reached."))
+            notes.append(noted(notice, f"{points} were not measured."))
         elif isinstance(notice, Note):
             notes.append(notice)
     return tuple(notes)
@@ -86,7 +86,7 @@ def _sections(found: P2p, notices: tuple[str, ...]) -> Iterator[Section]:
     yield Section("", (_head(found),))
     ends = (found.curve_src, found.curve_dst)
     back = ends[::-1]
-    # Of two ranks alone the way back has the same sizes; matrices of two ranks say little.
+    # Of two ranks alone the way back has the same sizes; matrices of two ranks are of little use.
     only_two = all({row.src, row.dst} == set(ends) for row in found.rows)
     both_ways = only_two and any((row.test, row.src) == (ONE_WAY, back[0]) for row in found.rows)
     for src, dst in (ends, back) if both_ways else (ends,):
@@ -110,8 +110,8 @@ def _head(found: P2p) -> str:
     return (
         f"{count(found.nranks, 'rank')}, backend {or_unknown(found.backend)}, device "
         f"{or_unknown(found.device)}, library {or_unknown(found.library)}. Send/Recv between two "
-        "ranks at a time, the others idle. GB/s are 1e9 bytes of one direction; latency is half a "
-        f"round trip of {LATENCY_BYTES} bytes."
+        "ranks at a time; all other ranks idle. GB/s are 1e9 bytes per second, one direction. "
+        f"Latency is half a round trip of {LATENCY_BYTES} bytes."
     )
 
 
@@ -168,7 +168,7 @@ def _ceiling(found: P2p) -> tuple[str, ...]:
     if found.copies or found.backend == "host":
         return ()
     return (
-        "No copies between these GPUs are in the store: 'collscope bench memcpy' measures what the "
+        "The store has no copies between these GPUs. 'collscope bench memcpy' measures what the "
         "copy engine reaches.",
     )
 
@@ -178,7 +178,7 @@ def _matrices(found: P2p) -> Iterator[Section]:
     ranks = sorted({end for row in found.rows for end in (row.src, row.dst)})
     if len(ranks) > _MOST_RANKS:
         yield Section(
-            "Pairs", (f"A matrix of {len(ranks)} ranks does not fit here: see --format csv.",)
+            "Pairs", (f"A matrix of {len(ranks)} ranks does not fit here. See --format csv.",)
         )
         return
     for test in (ONE_WAY, TWO_WAY, PING_PONG):
@@ -264,7 +264,7 @@ def _slow(found: P2p) -> list[str]:
     """The pairs that stand out, the worst first, and the rank that they share."""
     if not found.slow_pairs:
         enough = any(s.pairs >= MIN_PAIRS for s in found.spreads)
-        nothing = "No pair is slower than the median by more than the noise (and by 5 %)."
+        nothing = "No pair is slower than the median by more than the noise and 5 %."
         return [nothing] if enough else []
     worst: dict[tuple[str, frozenset[int]], SlowPair] = {}  # they come worst first
     for pair in found.slow_pairs:
@@ -275,7 +275,7 @@ def _slow(found: P2p) -> list[str]:
     ends = {pair for _, pair in worst}
     shared = frozenset.intersection(*ends)
     if len(ends) > 1 and shared:
-        lines.append(f"All of these are pairs of rank {min(shared)}.")
+        lines.append(f"All these pairs include rank {min(shared)}.")
     return lines
 
 

@@ -31,13 +31,15 @@ def render_planned(
     time = format_time(needs.seconds * 1e9)
     sentences: tuple[str, ...] = (
         *(f"Note: {notice}." for notice in notices),
-        f"Buffers: {memory} on a rank. Expected time: {time} ({needs.assumption}), beside start-up "
+        f"Buffers: {memory} on a rank. Expected time: {time} ({needs.assumption}), plus start-up "
         "and verification.",
     )
     cells = [_row(row) for row in rows]
     columns = list(_COLUMNS)
     if any(row.plan_id is not None for row in rows):
-        sentences += ("Column class: the report's, for --only; column in plan: of the plan below.",)
+        sentences += (
+            "class: number in the report, for --only; in plan: number in the plan below.",
+        )
     else:
         del columns[1]
         cells = [(row[0], *row[2:]) for row in cells]

@@ -30,11 +30,11 @@ def render_measured(measurements: Sequence[Measurement]) -> str:
     for m in measurements:
         groups[_class(m)].setdefault(m.label or "", []).append(m)
     rows = [_row(same) for labels in groups.values() for same in labels.values()]
-    # A column that says nothing, such as the label of a single setting, gives its room away.
-    told = [i for i in range(len(_COLUMNS)) if any(row[i] is not None for row in rows)]
+    # A column without information, such as the label of a single setting, is left out.
+    used = [i for i in range(len(_COLUMNS)) if any(row[i] is not None for row in rows)]
     if len({m.label for m in measurements}) == 1:
-        told = [i for i in told if i != 0]
-    body = table([_COLUMNS[i] for i in told], [[row[i] for i in told] for row in rows])
+        used = [i for i in used if i != 0]
+    body = table([_COLUMNS[i] for i in used], [[row[i] for i in used] for row in rows])
     sections = [Section("", (_where(measurements), body))]
     failures = [m for m in measurements if m.message]
     if failures:

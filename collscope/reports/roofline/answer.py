@@ -66,8 +66,8 @@ def roofline(
     if nranks is None:
         if found.fabric is None:
             raise UsageError(
-                f"{found.name}: a network without GPUs. Give --ranks and --nodes, or a node with"
-                f" this network, as in h100+{found.name}."
+                f"{found.name}: a network without GPUs. Give --ranks and --nodes, or name a node"
+                f" with this network, as in h100+{found.name}."
             )
         nranks = found.fabric.gpus * -(-nnodes // found.fabric.hosts)
     if nranks < 2:
@@ -135,7 +135,7 @@ def _operation(name: str) -> Op:
     op = parse_op(name.replace("_", ""))
     if op not in TABLE_OPS:
         known = ", ".join(known.value for known in TABLE_OPS)
-        raise UsageError(f"--op {name}: it has no ceilings. Choose one of {known}.")
+        raise UsageError(f"--op {name}: this operation has no ceilings. Choose one of {known}.")
     return op
 
 
@@ -148,11 +148,11 @@ def _curve(fitted: Fit, op: Op, nranks: int, nnodes: int) -> Curve:
     if curve is not None:
         return curve
     shapes = (
-        f"{o.value} on {count(n, 'rank')} of {count(nodes, 'node')}"
+        f"{o.value} with {count(n, 'rank')} on {count(nodes, 'node')}"
         for o, n, nodes in fitted.curves
     )
     raise NoVerdictError(
-        f"--fit {fitted.name}: no measurement of {op.value} on {count(nranks, 'rank')} of"
+        f"--fit {fitted.name}: no measurement of {op.value} with {count(nranks, 'rank')} on"
         f" {count(nnodes, 'node')} "
         f"(measured: {', '.join(shapes)}). Name what was measured with --op, --ranks and --nodes."
     )
@@ -161,7 +161,7 @@ def _curve(fitted: Fit, op: Op, nranks: int, nnodes: int) -> Curve:
 def fit_of_label(connection: sqlite3.Connection, label: str, nnodes: int) -> Fit:
     """Fit of all measurements of a label.
 
-    nnodes  of measurements that do not tell
+    nnodes  of measurements with an unknown number of nodes
     raises  InputError when there are none, NoVerdictError when none has size, ranks and time
     """
     rows = read_measurements(connection, label=label)

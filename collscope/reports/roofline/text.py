@@ -64,12 +64,13 @@ def _sections(found: Roofline) -> list[Section]:
     bounds, roofs = _bounds(found.bounds, assumptions), _roofs(found.roofs, assumptions)
     head = (
         f"{found.title}; {count(found.nranks or 0, 'rank')} on {count(found.nnodes or 0, 'node')}."
-        " Bandwidths are bus bandwidths in GB/s of one direction, times microseconds."
+        " Bandwidths are bus bandwidths in GB/s, one direction; times are microseconds."
     )
     what = (
-        "limit: what the fabric allows. reachable: what the library's algorithms reach on that "
-        "wiring, with the range that holds machines of the kind. library's choice: how its own "
-        "cost model ranks algorithms, each with its estimate over the first one's."
+        "limit: the most that the fabric allows. reachable: what the library's algorithms reach on "
+        "this wiring, with the range over machines of this kind. library's choice: algorithms in "
+        "the order of the library's own cost model, each with its estimated time divided by the "
+        "first one's."
     )
     sections = [Section("", (head, what)), Section("Ceilings by operation", (bounds,))]
     if found.roofs:

@@ -33,7 +33,7 @@ def tuning_extras(found: Tuning) -> Extras:
     """Facts and drawings of a tune."""
     shown = sorted(found.classes, key=lambda c: -c.weight_ns)[:_MOST_CLASSES]
     left = len(found.classes) - len(shown)
-    rest = f" {left} classes with less to win are not drawn." if left else ""
+    rest = f" {left} classes with smaller savings are not drawn." if left else ""
     return Extras(
         tuple(_facts(found)),
         {"": tuple(_step(found)), "Classes": (*_times(shown, rest), *_tried(found, shown, rest))},
@@ -55,7 +55,7 @@ def _facts(found: Tuning) -> Iterable[Fact]:
     won = [c for c in found.classes if c.setting and c.present_ns and c.tuned_ns]
     if won and found.outcome == TUNED:
         best = max(won, key=lambda c: ((c.present_ns or 0) - (c.tuned_ns or 0)) * c.calls)
-        yield Fact("Wins most", _name(best),
+        yield Fact("Largest saving", _name(best),
                    f"{figure((best.present_ns or 0) / 1e3, 4)} to "
                    f"{figure((best.tuned_ns or 0) / 1e3, 4)} us with "
                    f"{best.setting}", "Classes")  # fmt: skip
@@ -75,7 +75,7 @@ def _name(c: TunedClass) -> str:
 
 
 def _step(found: Tuning) -> Iterable[Figure]:
-    """The step as it is and with the tuned setting; none where the step's time is not known."""
+    """The present step and the step with the tuned setting; none where its time is unknown."""
     gain, job = found.gain, found.job
     if gain is None or gain.step is None or not job.time_ns or found.outcome != TUNED:
         return
@@ -86,7 +86,7 @@ def _step(found: Tuning) -> Iterable[Figure]:
     )
 
     def make(sheet: Sheet) -> Drawing:
-        drawing, axis = sheet.rows(("as it is", "tuned"))
+        drawing, axis = sheet.rows(("present", "tuned"))
         bars = axis.barh((0, 1), (before, after), color=(COLOURS[0], COLOURS[2]), height=sheet.bar)
         for side, bar in enumerate(bars):
             bar.set_gid(f"step-{side}")
@@ -96,13 +96,13 @@ def _step(found: Tuning) -> Iterable[Figure]:
         return drawing
 
     yield Figure(
-        "The job's time, as it is and tuned",
-        f"{job.basis[:1].upper()}{job.basis[1:]}. The line is the 95 % interval of the saved time;"
-        " all else is taken as it is.",
+        "The job's time, present and tuned",
+        f"{job.basis[:1].upper()}{job.basis[1:]}. The line is the 95 % interval of the saved time."
+        " We assume that nothing else changes.",
         make,
         table([("setting", TEXT), ("ms", NUMBER), ("from", NUMBER), ("to", NUMBER)],
-              [("as it is", before, None, None), ("tuned", after, low, high)]),
-        {"step-0": f"as it is: {before:.4g} ms",
+              [("present", before, None, None), ("tuned", after, low, high)]),
+        {"step-0": f"present: {before:.4g} ms",
          "step-1": f"tuned: {after:.4g} ms ({low:.4g} to {high:.4g})"},
     )  # fmt: skip
 
@@ -149,8 +149,8 @@ def _times(shown: Sequence[TunedClass], rest: str) -> Iterable[Figure]:
     }
     yield Figure(
         "Time of one call of each class",
-        "With the present setting, the library's default and the tuned one; the stroke is the "
-        "reachable time of the system, where one is named." + rest,
+        "Times with the present setting, the library's default and the tuned setting. The stroke "
+        "marks the reachable time, if a system is named." + rest,
         make, found, marks,
     )  # fmt: skip
 
@@ -162,7 +162,9 @@ def _tried(found: Tuning, shown: Sequence[TunedClass], rest: str) -> Iterable[Fi
         for c in shown if any(_of(c, t) and t.setting != PRESENT for t in found.tried)
     ]  # fmt: skip
     rows = [
-        (c, t, _chosen(c, tried) == t.setting) for c, tried in known for t in _telling(c, tried)
+        (c, t, _chosen(c, tried) == t.setting)
+        for c, tried in known
+        for t in _shown_settings(c, tried)
     ]
     if not rows:
         return
@@ -188,7 +190,7 @@ def _tried(found: Tuning, shown: Sequence[TunedClass], rest: str) -> Iterable[Fi
         ratios = [_ratio(t) for _, t, _ in rows]
         axis.set_xlim(min(ratios) / 1.3, max(ratios) * 1.3)
         log_axis(axis, "x")
-        axis.set_xlabel("time against that of the present setting")
+        axis.set_xlabel("time / time with the present setting")
         return drawing
 
     cells = table(
@@ -201,13 +203,13 @@ def _tried(found: Tuning, shown: Sequence[TunedClass], rest: str) -> Iterable[Fi
             for c, t, chosen in rows
         ),
     )  # fmt: skip
-    more = f" {left} settings of the slowest are not drawn." if left else ""
+    more = f" The {left} slowest settings are not drawn." if left else ""
     yield Figure(
         "Settings tried on each class",
-        "Left of 1 a setting is faster than the present one. Lines are the intervals that decided, "
-        "where there were rounds enough." + rest + more,
+        "Left of 1, a setting is faster than the present one. Lines are the intervals that decided;"
+        " they need enough rounds." + rest + more,
         make, cells,
-        {f"tried-{c.class_id}-{t.setting}": _says(c, t) for c, t, _ in rows},
+        {f"tried-{c.class_id}-{t.setting}": _tooltip(c, t) for c, t, _ in rows},
     )  # fmt: skip
 
 
@@ -222,7 +224,7 @@ def _chosen(c: TunedClass, tried: Sequence[Tried]) -> str | None:
     return c.setting
 
 
-def _telling(c: TunedClass, tried: Sequence[Tried]) -> list[Tried]:
+def _shown_settings(c: TunedClass, tried: Sequence[Tried]) -> list[Tried]:
     """The fastest settings of a class, and always the present and the chosen one."""
     always = {PRESENT, _chosen(c, tried)}
     return [t for i, t in enumerate(tried) if i < _MOST_SETTINGS or t.setting in always]
@@ -248,7 +250,7 @@ def _ratio(t: Tried) -> float:
     return 1 - (t.saved or 0.0)
 
 
-def _says(c: TunedClass, t: Tried) -> str:
+def _tooltip(c: TunedClass, t: Tried) -> str:
     interval = "" if t.low is None or t.high is None else f" ({1 - t.high:.3f} to {1 - t.low:.3f})"
     return (
         f"{_name(c)}\n{t.setting}: {figure(t.time_ns / 1e3, 4)} us, {_ratio(t):.3f} of the present"

@@ -64,15 +64,13 @@ def _head(found: Tuning) -> Iterator[str]:
         g = found.gain
         yield (
             f"Collective time {_saved(g.collective, g.collective_low, g.collective_high)}, "
-            f"{figure(g.saved_ns / 1000, 4)} us of all calls on one rank;"
+            f"{figure(g.saved_ns / 1000, 4)} us over all calls of one rank;"
             f" {count(g.rounds, 'round')} in turns."
         )
         if g.step is not None:
             yield f"The job's time {_saved(g.step, g.step_low, g.step_high)}: {found.job.basis}."
         else:
-            yield (
-                "The gain of the job is not known: give --step-ms, or ingest a profile or traces."
-            )
+            yield ("The gain of the job is unknown. Give --step-ms, or ingest a profile or traces.")
     yield from _present(found)
     if found.kept:
         yield "For every launch: " + " ".join(f"{k}={v}" for k, v in found.kept) + "."
@@ -89,31 +87,31 @@ def _head(found: Tuning) -> Iterator[str]:
 
 def _present(found: Tuning) -> Iterator[str]:
     present = " ".join(f"{v.name}={v.value} ({v.origin})" for v in found.present)
-    if not present and found.present_told:
+    if not present and found.present_known:
         present = "the library default, no knob is set"
     if present:
         yield f"Present setting: {present}."
     else:
         yield (
-            "Present setting: not known, since no log tells the job's variables. The library's "
-            "default is taken for it: give what the job sets with --env NAME=VALUE."
+            "Present setting: unknown, since no log holds the job's variables. We assume the "
+            "library's default. Give what the job sets with --env NAME=VALUE."
         )
     if found.traced_blocks is not None:
         fewest, most = found.traced_blocks
         blocks = f"{fewest} to {most}" if fewest < most else f"{most}"
         yield (
-            f"In the traces a collective's kernel has {blocks} thread block{'s' * (most > 1)}; "
-            "rings and trees have one for each channel."
+            f"In the traces, a collective's kernel has {blocks} thread block{'s' * (most > 1)}. "
+            "Rings and trees use one for each channel."
         )
 
 
 def _saved(saved: float, low: float | None, high: float | None) -> str:
-    """A gain with its interval: `-12.3 % (-13.1 to -11.2 %)`."""
+    """A gain with its interval: `-12.3 % (-13.1 to -11.2)`."""
     if low is None or high is None:
         return f"{-100 * saved:+.3g} %"
     digits = decimals(100 * low, 100 * high)
     least, part, most = (f"{-100 * value:+.{digits}f}" for value in (high, saved, low))
-    return f"{part} % ({least} to {most} %)"
+    return f"{part} % ({least} to {most})"
 
 
 def _apply(found: Tuning, out: Path) -> Iterator[str]:
@@ -127,7 +125,7 @@ def _apply(found: Tuning, out: Path) -> Iterator[str]:
             f"{out / TUNER_CSV} must be readable by all ranks, at the same path. NCCL_ALGO and "
             "NCCL_PROTO must stay unset: they override a plugin."
         )
-    yield "Check it end to end: compare the job's step time with and without."
+    yield "Check it end to end: compare the job's step time with and without it."
 
 
 def _classes(classes: tuple[TunedClass, ...]) -> Table:
@@ -187,18 +185,17 @@ def _given_up(found: Tuning) -> Iterator[Item]:
 def _notes(found: Tuning) -> Iterator[str]:
     kept = [c for c in found.classes if c.kept]
     if kept and len(kept) < len(found.classes):
-        others = "confirmed, not tuned" if found.outcome in (TUNED, UNCONFIRMED) else "not tuned"
+        rest = "confirmed, but not tuned" if found.outcome in (TUNED, UNCONFIRMED) else "not tuned"
         yield (
-            f"{len(kept)} of {count(len(found.classes), 'class', 'classes')} hold 95 % of what can"
-            f" be gained; the others are {others}."
+            f"{len(kept)} of {count(len(found.classes), 'class', 'classes')} hold 95 % of the"
+            f" possible saving. The rest are {rest}."
         )
     if found.job.exposed < 1:
         yield f"{100 * found.job.exposed:.1f} % of the collective time is exposed."
     if found.outcome != DRY_RUN:
         yield (
-            "Times are those of the collectives alone; the job's gain assumes that nothing else"
-            " changes. A GPU that waits less may run at lower clocks, and the job then gains"
-            " less."
+            "Times are of the collectives alone. The job's gain assumes that nothing else changes."
+            " A GPU that waits less may run at a lower clock; the job then gains less."
         )
     yield from (f"{text[:1].upper()}{text[1:]}." for text in (note.text for note in found.notices))
     if found.files:

@@ -66,7 +66,7 @@ def fusion_extras(found: Fusion) -> Extras:
     title = f"Time by {setting_word(found.policy)}"
     shown = Figure(
         f"{title}: {found.source}",
-        "The band is the 95 % interval; the numbers at the points are those of the buckets.",
+        "The band covers 5 to 95 %. The number at each point is its number of buckets.",
         make, cells, marks,
     )  # fmt: skip
     return Extras(drawings={title: (shown,)})

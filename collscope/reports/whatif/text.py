@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from collscope.model.note import Note
 from collscope.reports.rendering.csv import records_csv
 from collscope.reports.rendering.formats import in_format
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, percent, scaled, table
@@ -47,8 +48,12 @@ def _sections(found: Fusion) -> list[Section]:
         Section("Recommendation", tuple(_recommendation(found))),
     ]
     if found.notices:
-        sections.append(Section("Notes", tuple(note.text for note in found.notices)))
+        sections.append(Section("Notes", tuple(map(_sentence, found.notices))))
     return sections
+
+
+def _sentence(note: Note) -> str:
+    return f"{note.text[:1].upper()}{note.text[1:]}."
 
 
 def _csv(rows: Sequence[FusionRow]) -> str:
@@ -62,15 +67,15 @@ def _head(found: Fusion) -> list[str]:
         f"{count(found.nranks, 'rank')} on {count(found.nnodes, 'node')}."
     )
     how = {
-        "blocking": "each bucket is waited for before the next",
-        "queued": "buckets follow each other on a stream, nothing runs beside them",
-        "overlapped": "beside the backward pass, which ends after "
-        f"{figure((found.backward_ns or 0) / 1e6, 4)} ms; gradients: {found.production}",
+        "blocking": "the job waits for each bucket before the next",
+        "queued": "buckets follow each other on a stream, and nothing overlaps them",
+        "overlapped": "buckets overlap the backward pass, which ends after "
+        f"{figure((found.backward_ns or 0) / 1e6, 4)} ms; gradients are ready {found.production}",
     }[found.execution]
     lines = [what, f"Execution is {found.execution}: {how}.", f"Times: {found.times_from}."]
     if found.interpolation_error:
         lines.append(
-            "Intervals (5 to 95 %) from resampled measurements and interpolation errors of "
+            "Intervals are 5 to 95 %, from resampled measurements and interpolation errors of "
             f"up to {percent(found.interpolation_error)} % between measured sizes."
         )
     return lines
@@ -81,8 +86,8 @@ def _rows(found: Fusion) -> Table:
                ("largest", NUMBER), ("time ms", NUMBER), ("low", NUMBER), ("high", NUMBER),
                ("exposed ms", NUMBER), ("line ms", NUMBER)]  # fmt: skip
     body = [_cells(found, row) for row in (found.present, *found.rows)]
-    told = [i for i in range(len(columns)) if any(row[i] is not None for row in body)]
-    return table([columns[i] for i in told], [[row[i] for i in told] for row in body])
+    used = [i for i in range(len(columns)) if any(row[i] is not None for row in body)]
+    return table([columns[i] for i in used], [[row[i] for i in used] for row in body])
 
 
 def _cells(found: Fusion, row: FusionRow) -> tuple[object, ...]:
@@ -101,8 +106,8 @@ def _cells(found: Fusion, row: FusionRow) -> tuple[object, ...]:
 def _recommendation(found: Fusion) -> list[str]:
     best = found.recommended
     if best is None:
-        why = "could not be measured" if found.measured else "is not known from these measurements"
-        return [f"None: the time of the present setting, or of every other, {why}."]
+        why = "could not be measured" if found.measured else "is unknown from these measurements"
+        return [f"None: the time of the present setting, or of every other setting, {why}."]
     word = setting_text(found.policy, best.setting)
     lines = [_verdict(found, best, word)]
     others = [setting_text(found.policy, s) for s in best.as_good if s != best.setting]
@@ -110,9 +115,8 @@ def _recommendation(found: Fusion) -> list[str]:
         lines.append(f"Not slower within the uncertainty: {', '.join(others)}.")
     if found.per_bucket is not None:
         lines.append(
-            f"One more bucket costs {figure(found.per_bucket.per_bucket_ns / 1000, 4)} us (least"
-            " squares over "
-            f"the rows, r2 {found.per_bucket.r_squared:.2f})."
+            f"One more bucket costs {figure(found.per_bucket.per_bucket_ns / 1000, 4)} us"
+            f" (least-squares fit over the rows, r2 {found.per_bucket.r_squared:.2f})."
         )
     return lines
 
@@ -120,8 +124,8 @@ def _recommendation(found: Fusion) -> list[str]:
 def _verdict(found: Fusion, best: Recommended, word: str) -> str:
     if best.gain < 0:
         return (
-            f"The present setting ({found.present_name}) is the fastest: the next, {word}, takes "
-            f"{_part(best, -100)} longer."
+            f"The present setting ({found.present_name}) is the fastest. The next best, {word}, "
+            f"takes {_part(best, -100)} longer."
         )
     gain = f"{_part(best, 100)} of the present time ({found.present_name})"
     if not best.worth_it:
@@ -129,7 +133,7 @@ def _verdict(found: Fusion, best: Recommended, word: str) -> str:
     # Under another policy the same number would make other buckets in PyTorch.
     torch = found.policy == Policy.TORCH_DDP.value
     cap = f" (bucket_cap_mb={best.bucket_cap_mb:.4g})" if torch else ""
-    return f"Take {setting_word(found.policy)} {word}{cap}: it saves {gain}."
+    return f"Use {setting_word(found.policy)} {word}{cap}: it saves {gain}."
 
 
 def _part(best: Recommended, unit: int) -> str:

@@ -19,5 +19,5 @@ def setting_text(policy: str, setting: int) -> str:
     """
     if policy == Policy.FIXED_COUNT.value:
         return str(setting)
-    whole = setting % 1024 == 0 and setting % (1 << 20) != 0
-    return f"{setting // 1024} KiB" if whole else format_size(setting)
+    in_kib = setting % 1024 == 0 and setting % (1 << 20) != 0
+    return f"{setting // 1024} KiB" if in_kib else format_size(setting)

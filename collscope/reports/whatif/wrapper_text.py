@@ -30,7 +30,7 @@ def _sections(found: WrapperTables) -> tuple[Section, ...]:
     head = (
         f"{count(found.nranks, 'rank')}, backend {or_unknown(found.backend)}, device "
         f"{or_unknown(found.device)}, library {or_unknown(found.library)}. Blocking all-reduces of "
-        "Float32, in place: times from the call to the end of its work, medians."
+        "Float32, in place. Times are medians, from the call to the end of its work."
     )
     fusion = table(
         [("mode", TEXT), ("threshold", NUMBER), ("batches", NUMBER), ("smallest", NUMBER),

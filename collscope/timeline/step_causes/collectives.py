@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from collscope.model import CollectiveClass
 from collscope.timeline.recorded_job import thread_blocks
@@ -22,13 +23,14 @@ from collscope.timeline.step_causes.tolerances import (
     USUAL_CHANNELS,
 )
 from collscope.timeline.step_causes.work import stages
+from collscope.timeline.tolerances import SLOWDOWN_PRIOR
 from collscope.units import format_size
 
 
 class Facts(msgspec.Struct, frozen=True):
     """What logs show of a job.
 
-    settings    name and value of what the library said it uses
+    settings    name and value of settings that the library printed as used
     transports  what carries the data, in the library's words
     reachable   ns of one call of each class, by the system's reachable ceiling
     """
@@ -54,16 +56,17 @@ def slow_settings(job: Job, facts: Facts) -> Iterator[Candidate]:
         if few is not None and few < USUAL_CHANNELS[0]:
             held = min(few, blocks) if blocks else few
             factors = (held / USUAL_CHANNELS[1], held / USUAL_CHANNELS[0])
-            yield _slower(job, "slow_setting", name, settings[name], factors)
+            yield _with_more_channels(
+                job, _slower(job, "slow_setting", name, settings[name], factors)
+            )
             return
     protocol = settings.get("NCCL_PROTO", "")
     if protocol.strip().upper() == "LL":
         yield _slower(job, "slow_setting", "NCCL_PROTO", protocol, LL_FACTORS)
         return
     if not settings and blocks is not None and blocks <= FEW_BLOCKS:
-        yield _slower(
-            job, "slow_setting", "", "", (blocks / USUAL_CHANNELS[1], blocks / USUAL_CHANNELS[0])
-        )
+        factors = (blocks / USUAL_CHANNELS[1], blocks / USUAL_CHANNELS[0])
+        yield _with_more_channels(job, _slower(job, "slow_setting", "", "", factors))
         return
     yield from _slow_calls(job, facts)
 
@@ -123,8 +126,15 @@ def _slower(
         Evidence("transport" if detour else "setting", name, count=len(inside) / job.count / ranks,
                  ms=spent / job.count / ranks / 1e6, usual=_blocks(job) or 0.0,
                  detail=f"{value} {detour}".strip()),
-        changes=(changes[0],), others=tuple(changes[1:]), direct=True,
+        changes=(changes[0],), others=tuple(changes[1:]), direct=True, at_power_cap=True,
     )  # fmt: skip
+
+
+def _with_more_channels(job: Job, candidate: Candidate) -> Candidate:
+    """The same, where more channels slow down the compute beside them, as they do in other jobs."""
+    slowdown = np.where(job.graph.compute, SLOWDOWN_PRIOR, 0.0)
+    slower = replace(candidate.changes[0], slowdown=slowdown)
+    return replace(candidate, others=(*candidate.others, slower))
 
 
 def _blocks(job: Job) -> float | None:

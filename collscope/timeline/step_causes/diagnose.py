@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import hypot
+from statistics import NormalDist
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from collscope.timeline.analyse import Timeline
+from collscope.timeline.assumptions import clock_change
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.step_causes.collectives import Facts, pipeline_bubble, slow_settings
 from collscope.timeline.step_causes.hosts import common_stalls, late_hosts
@@ -24,6 +28,7 @@ from collscope.timeline.step_causes.records import (
     Diagnosis,
 )
 from collscope.timeline.step_causes.tolerances import (
+    HELD,
     MIN_CAUSE_COST,
     MIN_LATENESS_EACH_STEP,
     MOST_CAUSES,
@@ -37,8 +42,11 @@ from collscope.timeline.step_causes.waits import (
 )
 from collscope.timeline.step_causes.without import NOTHING, Player, both
 from collscope.timeline.step_causes.work import extra_work, longer_kernels
-from collscope.timeline.tolerances import MIN_STEP_REST, STARTS
+from collscope.timeline.tolerances import MIN_STEP_REST, STARTS, USUAL
 
+_SINGLE = NormalDist().inv_cdf(0.5 + HELD / 2)  # of one standard error
+# Of a step: a cost is the difference of two starts.
+_BETWEEN = _SINGLE * hypot(STARTS, STARTS) / NormalDist().inv_cdf(0.5 + USUAL / 2)
 Floats = npt.NDArray[np.float64]
 
 
@@ -58,9 +66,10 @@ def diagnose(
     if not recorded.step_ns or recorded.steps.source == "window" or not recorded.steps.count.max():
         return Diagnosis((), None, None, 0, step_ns is None), recorded
     job = Job(recorded, timeline.host)
-    player = Player(job, step_ns)
+    # A mean of many steps holds long ones, too: it is not that of the usual steps.
+    player = Player(job, None if job.long.any() else step_ns)
     found: list[Cause] = []
-    long = long_steps(job)
+    long = long_steps(job, step_ns, player.usual_steps)
     marks: list[tuple[CauseSpan, ...]] = []
     if long is not None:
         found.append(long)
@@ -122,8 +131,11 @@ def _cost(job: Job, player: Player, candidate: Candidate, gone: Change) -> tuple
     if not sure and (gone is not NOTHING or not recurs or shown - noise <= least):
         return None
     value = float(np.median(cost.all if sure else cost.plain))
-    noise = float(np.hypot(noise, STARTS * step))  # a cost is the difference of two starts
-    return Cost(value / 1e6, max(0.0, low - noise) / 1e6, (high + noise) / 1e6), sure
+    noise = float(np.hypot(_SINGLE * cost.error, _BETWEEN * step))
+    # What the recording does not show and what starts differ by are independent.
+    low = max(0.0, value - hypot(value - low, noise))
+    high = value + hypot(high - value, noise)
+    return Cost(value / 1e6, low / 1e6, high / 1e6), sure
 
 
 def _deviation(lengths: Floats) -> float:
@@ -144,6 +156,7 @@ class _Saved(msgspec.Struct):
     plain: list[float]
     least: float
     scatter: float
+    error: float = 0.0
 
 
 def _saved(job: Job, player: Player, candidate: Candidate, gone: Change) -> _Saved:
@@ -152,7 +165,7 @@ def _saved(job: Job, player: Player, candidate: Candidate, gone: Change) -> _Sav
         return _Saved(ends, ends, min(ends), _deviation(job.lengths[job.used]))
     paces = player.paces if candidate.recorded else player.gpu_paces or player.paces
     pace = max(paces) if candidate.recorded else min(paces)
-    found, plain, scatter, least = [], [], [], np.inf
+    found, plain, scatter, errors, least = [], [], [], [], np.inf
     used = job.used
     for k, reading in enumerate(player.readings):
         base = player.base(k) if gone is NOTHING else player.left(gone, k)
@@ -163,21 +176,49 @@ def _saved(job: Job, player: Player, candidate: Candidate, gone: Change) -> _Sav
         for change in own:
             left = player.left(both(gone, change), k)[used]
             mean, rest = float((base[used] - left).mean()), float(left.mean())
-            if candidate.recorded and gone is NOTHING:
-                # Without the profiler the other hosts may be as fast as usual, and this one not.
-                if reading.pace == player.usual:
-                    found.append(max(0.0, (player.given or float(job.lengths[used].mean())) - rest))
-                if (
-                    player.given
-                    and abs(float(base[used].mean()) / player.given - 1) > MIN_STEP_REST
-                ):
+            if gone is NOTHING:
+                found += _others_fast(job, player, candidate, change, k, rest)
+                if candidate.recorded and player.given and _off(base[used], player.given):
                     mean = max(0.0, player.given - rest)
             if reading.pace in paces:
                 found.append(mean)
+                if candidate.at_power_cap:
+                    found.append(_at_power_cap(job, player, both(gone, change), k, base))
                 scatter.append(_deviation(left))
+                errors.append(_deviation(base[used] - left))
             if candidate.irregular and not player.given:
                 found.append(mean * reading.pace)
             if reading.pace == pace:
                 plain.append(mean)
                 least = min(least, float((base[used] - left).min()))
-    return _Saved(found, plain, least, float(np.median(scatter)))
+    error = float(np.median(errors) / np.sqrt(used.sum()))
+    return _Saved(found, plain, least, float(np.median(scatter)), error)
+
+
+def _others_fast(
+    job: Job, player: Player, candidate: Candidate, change: Change, number: int, rest: float
+) -> list[float]:
+    """What goes where without the profiler all else that hosts do is as fast as usual.
+
+    What follows a wait, or stops a host, holds few of the calls that the profiler slows.
+    """
+    if player.readings[number].pace != player.usual:
+        return []
+    if candidate.recorded:
+        return [max(0.0, (player.given or float(job.lengths[job.used].mean())) - rest)]
+    return [max(0.0, player.given - rest)] if change.waits is not None and player.given else []
+
+
+def _off(base: Floats, given: float) -> bool:
+    """Whether the steps as played are far from the given one."""
+    return abs(float(base.mean()) / given - 1) > MIN_STEP_REST
+
+
+def _at_power_cap(job: Job, player: Player, left: Change, number: int, base: Floats) -> float:
+    """What goes where the clock follows the step: compute takes more power than collectives."""
+    before = float(base[job.used].mean())
+    clock = clock_change(float(player.left(left, number)[job.used].mean()) / before)
+    longer = np.where(job.compute, 1 / clock, 1.0)
+    known = 1.0 if left.duration is None else left.duration
+    capped = player.left(replace(left, duration=longer * known), number)
+    return before - float(capped[job.used].mean())

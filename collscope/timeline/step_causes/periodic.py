@@ -7,13 +7,20 @@ import numpy as np
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Cause, Cost, Evidence
 from collscope.timeline.step_causes.tolerances import MIN_OWN_WORK
+from collscope.timeline.tolerances import STARTS
 
 
-def long_steps(job: Job) -> Cause | None:
+def long_steps(
+    job: Job, step_ns: float | None = None, usual_ns: tuple[float, ...] = ()
+) -> Cause | None:
     """Some steps are more than twice as long as the others; None: none is.
 
     What they are longer by is spread over all steps. One of them does not show how often they
-    recur: at most every second step, and at least once in twice as many as were recorded.
+    recur: at most every second step, and at least once in twice as many as were recorded. A mean
+    step without the profiler does: it is longer than the usual one by their part.
+
+    step_ns   mean step without the profiler, where it was measured
+    usual_ns  usual steps without it, by each reading
     """
     long = np.flatnonzero(job.long)
     if not len(long):
@@ -21,7 +28,14 @@ def long_steps(job: Job) -> Cause | None:
     usual = float(np.median(job.lengths[~job.long]))
     more = float((job.lengths[long] - usual).sum())
     between = np.diff(long)
-    if len(between) and (between == between[0]).all():
+    least = step_ns * (1 - STARTS) - max(usual_ns) if step_ns is not None else 0.0
+    if step_ns is not None and least > 0:
+        value, low, high = (
+            step_ns - float(np.median(usual_ns)),
+            least,
+            step_ns * (1 + STARTS) - min(usual_ns),
+        )
+    elif len(between) and (between == between[0]).all():
         value = low = high = more / len(long) / float(between[0])
     else:
         n = job.count + 1  # the trace begins and ends within a step

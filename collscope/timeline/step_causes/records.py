@@ -41,6 +41,7 @@ class Change(msgspec.Struct, frozen=True):
     duration: Floats | None = None  # (rows,) in parts of the recorded: kernels and copies
     transfer: Floats | None = None  # (parts,) in parts of the recorded
     waits: Bools | None = None  # (nodes,) the host does not wait in this synchronising call
+    slowdown: Floats | None = None  # (rows,) beside collectives, at least
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -62,6 +63,7 @@ class Candidate(msgspec.Struct, frozen=True):
     counted: bool = False  # the same in every step: its cost need not exceed the steps' scatter
     direct: bool = False  # a source names it: it stands out where any reading shows it
     between_gpus: float = 0.0  # of the step: ranks may differ by so much for no cause
+    at_power_cap: bool = False  # without it the GPU computes more of the time: its clock may fall
     recorded: bool = False  # of the host: it stands out as recorded, or not at all
 
 

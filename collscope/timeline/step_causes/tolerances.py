@@ -95,3 +95,10 @@ MIN_KERNELS_OF_A_KIND = 3
 
 STEADY = 3
 """How much longer kernels are, to their scatter. Source: a choice, three times the scatter."""
+
+HELD = 0.9
+"""Confidence of the range of a cost. Source: convention, nine of ten."""
+
+PLAIN_INTERVALS = (2.0, 1.0, 3.0)
+"""Usual intervals that a launch takes where nothing is written down about it: the middle, least and
+most. Source: a choice, what Python adds to the launches of the backward pass."""

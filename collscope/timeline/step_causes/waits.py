@@ -18,6 +18,7 @@ from collscope.timeline.step_causes.tolerances import (
     MIN_SMALL_CALLS,
     MIN_TO_CHANCE,
     MIN_WAITS,
+    PLAIN_INTERVALS,
     SMALL_CALL_NS,
 )
 
@@ -75,21 +76,47 @@ def _blocking(job: Job, traces: tuple[int, ...], per_rank: dict[int, Ints]) -> C
     waits = np.zeros(len(job.graph.time), dtype=bool)
     duration, host = np.ones(len(job.rows)), np.zeros(len(job.rows))
     chosen = traces or tuple(job.traces)
+    checked = []
     for trace in chosen:
         nodes = sync_nodes(job, trace)
         waits[nodes] = True
         read = _what_is_read(job, trace, nodes)
         duration[read], host[read] = 0.0, job.interval[read]
+        checked.append(_checks_for_nan(job, read))
     count = sum(len(per_rank[t]) for t in chosen) / len(chosen) / max(1, job.count)
     names: list[str] = []
     for t in chosen:
         names += [job.call_kind(*job.sync_call[n]).name for n in per_rank[t].tolist()]
     name = max(set(names), key=names.count)
+    if all(checked):
+        # Forward, such a job also writes down the Python stack of every operation: without that a
+        # host needs a usual interval for a launch, or a few.
+        rest = (duration > 0) & np.isin(job.rows.trace, chosen)
+        hosts = [
+            np.where(rest, np.maximum(job.interval - few * job.usual_interval, 0.0), host)
+            for few in PLAIN_INTERVALS
+        ]
+        changes = [Change(waits=waits, duration=duration, host_ns=h) for h in hosts]
+        return Candidate(
+            "blocking_sync", tuple(job.rows.ranks[t] for t in traces), "calls",
+            Evidence("nan_checks", name=name, count=count),
+            changes=(changes[0],), others=tuple(changes[1:]),
+        )  # fmt: skip
     return Candidate(
         "blocking_sync", tuple(job.rows.ranks[t] for t in traces), "calls",
         Evidence("blocking_calls", name=name, count=count),
         changes=(Change(waits=waits, duration=duration, host_ns=host),),
     )  # fmt: skip
+
+
+def _checks_for_nan(job: Job, read: Ints) -> bool:
+    """Whether what is read are the checks of `torch.autograd.set_detect_anomaly`.
+
+    An element that is not equal to itself, then "is any": at::native::...CompareEqFunctor, and
+    reduce_kernel<... or_kernel_cuda ...>, PyTorch 2.11.
+    """
+    names = {job.rows.names[n] for n in np.unique(job.rows.name[read]).tolist() if n >= 0}
+    return any("CompareEqFunctor" in n for n in names) and any("or_kernel" in n for n in names)
 
 
 def _what_is_read(job: Job, trace: int, nodes: Ints) -> Ints:
@@ -103,22 +130,25 @@ def _what_is_read(job: Job, trace: int, nodes: Ints) -> Ints:
     found = [order[place]]
     if len(place) < MIN_SMALL_CALLS * job.count:
         return np.empty(0, dtype=np.int64)
-    for depth in range(1, MIN_SMALL_CALLS + 1):
-        earlier = place - depth
-        earlier = earlier[earlier >= 0]
-        if not len(earlier):
+    cleared = job.rows.kind[order] == Kind.MEMSET
+    for _ in range(MIN_SMALL_CALLS):
+        place = place[place > 0] - 1
+        # What a kernel adds up is cleared before it, where it has several blocks.
+        clear = cleared[place] & (place > 0)
+        kernels = place - clear
+        if not len(place):
             break
-        names = job.key[order[earlier]]
+        names = job.key[order[kernels]]
         _, number = np.unique(names, return_inverse=True)
         often = np.bincount(number)
-        most = int(often.argmax())
+        same = number == int(often.argmax())
         if (
-            often[most] < MIN_ALIKE_COPIES * len(place)
-            or job.rows.entry[order[earlier[number == most][0]]] >= 0
+            often.max() < MIN_ALIKE_COPIES * len(place)
+            or job.rows.entry[order[kernels[same][0]]] >= 0
         ):
             break
-        found.append(order[earlier[number == most]])
-        place = earlier[number == most] + depth
+        found += [order[kernels[same]], order[place[same & clear]]]
+        place = kernels[same]
     return np.unique(np.concatenate(found))
 
 

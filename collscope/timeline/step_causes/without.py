@@ -12,10 +12,11 @@ from collscope.timeline.graph import FIRST, NEVER, Graph
 from collscope.timeline.play import Substitutions, play
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Change
-from collscope.timeline.tolerances import GIVEN_STEP_ERROR, MIN_STEP_REST, STARTS
+from collscope.timeline.tolerances import GIVEN_STEP_ERROR, HOST_STARTS, MIN_STEP_REST, STARTS
 
 Floats = npt.NDArray[np.float64]
 _PACES = np.array([0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+_SLOWER = np.array([1.0 + HOST_STARTS / 2, 1.0 + HOST_STARTS])  # in another start
 NOTHING = Change()
 
 
@@ -72,6 +73,11 @@ class Player:
         usual = [base[~self.job.long] for base in self._base]
         return float(np.median([s.std(ddof=1) if len(s) > 1 else 0.0 for s in usual]))
 
+    @property
+    def usual_steps(self) -> tuple[float, ...]:
+        """Mean of the usual steps by each reading, ns."""
+        return tuple(float(base[~self.job.long].mean()) for base in self._base)
+
     def base(self, number: int) -> Floats:
         """Steps with everything by one of the readings, (steps,) ns."""
         return self._base[number]
@@ -87,6 +93,8 @@ class Player:
         alone, slowdown = job.contention[reading.kernels]
         if change.duration is not None:
             alone = alone * change.duration
+        if change.slowdown is not None:
+            slowdown = np.maximum(slowdown, change.slowdown)
         transfer = graph.transfer.astype(np.float64)
         if change.transfer is not None:
             transfer = transfer * change.transfer
@@ -97,11 +105,18 @@ class Player:
 
     def _paces_of(self, step_ns: float) -> tuple[float, ...]:
         """Paces at which the played step is as long as measured; all that are as good as that."""
-        played = np.array([float(self.steps(NOTHING, Reading(p)).mean()) for p in _PACES.tolist()])
+        paces, played = _PACES, self._played(_PACES)
+        if played[-1] * (1 + GIVEN_STEP_ERROR) < step_ns:
+            paces = np.append(paces, _SLOWER)
+            played = np.append(played, self._played(_SLOWER))
         off = np.abs(played / step_ns - 1)
-        good = _PACES[off <= max(float(off.min()) + GIVEN_STEP_ERROR / 2, GIVEN_STEP_ERROR)]
-        middle = float(np.interp(step_ns, np.maximum.accumulate(played), _PACES))
+        good = paces[off <= max(float(off.min()) + GIVEN_STEP_ERROR / 2, GIVEN_STEP_ERROR)]
+        middle = float(np.interp(step_ns, np.maximum.accumulate(played), paces))
         return tuple(dict.fromkeys((middle, float(good.min()), float(good.max()))))
+
+    def _played(self, paces: Floats) -> Floats:
+        """Mean step by each of some paces."""
+        return np.array([float(self.steps(NOTHING, Reading(p)).mean()) for p in paces.tolist()])
 
     def _graph(self, change: Change, pace: float) -> Graph:
         graph = self.job.graph
@@ -158,4 +173,5 @@ def both(first: Change, second: Change) -> Change:
         duration=multiply(first.duration, second.duration),
         transfer=multiply(first.transfer, second.transfer),
         waits=waits,
+        slowdown=first.slowdown if second.slowdown is None else second.slowdown,
     )

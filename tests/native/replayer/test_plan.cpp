@@ -99,7 +99,7 @@ const Refusal refusals[] = {
     {head + reduce + " calls=0\n", "line 5: class 0 has no communicator or no calls"},
     {head + reduce + " in_place=2\n", "line 5: in_place is `2`"},
     {head + reduce + " size_bytes=17\n",
-     "line 5: class 0 has size_bytes 17, but its count says 16"},
+     "line 5: class 0 has size_bytes 17, but its count gives 16"},
     {head + reduce + "\n" + reduce + "\n", "line 6: class 0 is defined twice"},
     {head + reduce + "\nstep 0@0\n", "line 6: a step in mode unique"},
     {head + reduce + "\ntransfers 0 0 0>1:4\n", "line 6: class 0 has transfers but no shape"},
@@ -134,14 +134,14 @@ const Refusal refusals[] = {
     // Rank 2 receives most: 2048 elements of 4 bytes.
     {head + "class 0 op=AllToAllv datatype=Float32 shape=alltoallv size_bytes=16384 comms=0\n"
             "transfers 0 0 0>1:1024 1>2:2048\n",
-     "line 5: class 0 has size_bytes 16384, but its transfers say 8192"},
+     "line 5: class 0 has size_bytes 16384, but its transfers give 8192"},
     {head + "class 0 op=SendRecv datatype=Int8 shape=shift size_bytes=0 comms=0\n"
             "transfers 0 0 0>1:9\n",
-     "line 5: class 0 has size_bytes 0, but its transfers say 9"},
+     "line 5: class 0 has size_bytes 0, but its transfers give 9"},
     // Ranks were checked against the first of them.
-    {head + "nranks 2\n" + reduce + "\n", "line 5: nranks stands twice"},
-    {head + "mode sequence\n", "line 5: mode stands twice"},
-    {head + "scaled_from 8\nscaled_from 16\n", "line 6: scaled_from stands twice"},
+    {head + "nranks 2\n" + reduce + "\n", "line 5: nranks is given twice"},
+    {head + "mode sequence\n", "line 5: mode is given twice"},
+    {head + "scaled_from 8\nscaled_from 16\n", "line 6: scaled_from is given twice"},
     {head + "class 0 op=AllGather datatype=Int8 count=0 comms=0\n", "line 5: class 0 has no count"},
     {sequence_head + reduce + "\n", "line 5: the plan has no step"},
     {sequence_head + reduce + "\nstep\n", "line 6: a step without a class"},

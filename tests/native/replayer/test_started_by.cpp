@@ -1,4 +1,4 @@
-// Native tests of what is told where MPI and the launcher do not understand each other.
+// Native tests of the message where MPI and the launcher do not understand each other.
 #include <map>
 #include <string>
 
@@ -34,7 +34,7 @@ Environment with(Environment environment, const Environment& more) {
 void slurm_without_a_pmi() {
     CHECK(started(slurm).rank == 1 && started(slurm).size == 2);
     CHECK(told(slurm, "mpich 5.0.2") ==
-          "Slurm (srun) started 2 processes, but to mpich 5.0.2 each is a job of its own: the "
+          "Slurm (srun) started 2 processes, but mpich 5.0.2 treats each as a separate job: the "
           "launcher offers it no PMI. Start them with 'srun --mpi=pmi2' ('srun --mpi=list' shows "
           "what there is), or run collscope alone with --mpiexec 'srun --mpi=pmi2'.");
 }
@@ -42,11 +42,10 @@ void slurm_without_a_pmi() {
 void slurm_with_another_pmi() {
     const Environment pmix =
         with(slurm, {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "slurm.pmix.7.0"}});
-    CHECK(told(pmix, "mpich 5.0.2").find("offers PMIx, which it did not take") !=
-          std::string::npos);
+    CHECK(told(pmix, "mpich 5.0.2").find("offers PMIx, which it did not use") != std::string::npos);
     const Environment pmi2 = with(slurm, {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"PMI_FD", "18"}});
     const std::string open_mpi = told(pmi2, "openmpi 5.0.8");
-    CHECK(open_mpi.find("offers PMI-1 or PMI-2, which it did not take") != std::string::npos);
+    CHECK(open_mpi.find("offers PMI-1 or PMI-2, which it did not use") != std::string::npos);
     CHECK(open_mpi.find("'srun --mpi=pmix'") != std::string::npos);
 }
 
