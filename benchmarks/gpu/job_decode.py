@@ -302,9 +302,9 @@ def run(ranks: Ranks, job: Job) -> dict[str, Any]:
     if job.mode == "graph" and job.batch == 32:
 
         def captured_too() -> None:
-            again = running.capture()
+            replay = running.capture()
             for _ in range(STEPS):
-                again()
+                replay()
 
         record(ranks, folder, "capture", captured_too)
     end = ranks.logged() if job.mode == "eager" else captured

@@ -218,18 +218,18 @@ def verdict(found: dict[str, list[float]]) -> dict[str, dict[str, float]]:
     base, *levels = found
     rounds = len(found[base])
     answer = {base: {"ms": statistics.mean(found[base]), "median": statistics.median(found[base])}}
-    again = [[draw.randrange(rounds) for _ in range(rounds)] for _ in range(500)]
+    resampled = [[draw.randrange(rounds) for _ in range(rounds)] for _ in range(500)]
     for level in levels:
         excess: list[list[float]] = [[], []]
-        for rows in (range(rounds), *again):
+        for rows in (range(rounds), *resampled):
             own, other = [found[level][i] for i in rows], [found[base][i] for i in rows]
             excess[0].append(100 * (sum(own) / sum(other) - 1))
             excess[1].append(100 * (statistics.median(own) / statistics.median(other) - 1))
         answer[level] = {"ms": statistics.mean(found[level])}
-        for name, (whole, *drawn) in zip(("sum", "median"), excess, strict=True):
+        for name, (measured_excess, *drawn) in zip(("sum", "median"), excess, strict=True):
             drawn.sort()
             answer[level] |= {
-                f"{name}_percent": whole,
+                f"{name}_percent": measured_excess,
                 f"{name}_low_95": drawn[12],
                 f"{name}_high_95": drawn[-13],
             }
@@ -241,7 +241,7 @@ def blocking(group: dist.ProcessGroup | None = None) -> Step:
     a = torch.randn(4096, 4096, device=device, dtype=torch.bfloat16) / 64
     sums = [torch.zeros(n, device=device) for n in (2048, 128 << 10, 2 << 20, 16 << 20)]
     part = torch.zeros(4 << 20, device=device)
-    whole = torch.zeros(8 << 20, device=device)
+    gathered = torch.zeros(8 << 20, device=device)
 
     def step() -> None:
         b = a
@@ -249,8 +249,8 @@ def blocking(group: dist.ProcessGroup | None = None) -> Step:
             for _ in range(3):
                 b = b @ a
             dist.all_reduce(data, group=group)
-        dist.reduce_scatter_tensor(part, whole, group=group)
-        dist.all_gather_into_tensor(whole, part, group=group)
+        dist.reduce_scatter_tensor(part, gathered, group=group)
+        dist.all_gather_into_tensor(gathered, part, group=group)
 
     return step
 

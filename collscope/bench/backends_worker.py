@@ -583,8 +583,8 @@ def one_line(error: BaseException) -> str:
 
 def sample_us(job: Job, ready: Ready, number: int) -> float:
     """What a call adds on the slowest rank: the whole less the compute alone."""
-    whole, *others = (graph_us(job, launch, number) for launch in ready.launches)
-    return whole - sum(others)
+    total, *others = (graph_us(job, launch, number) for launch in ready.launches)
+    return total - sum(others)
 
 
 def graph_us(job: Job, launch: Callable[[], None], number: int) -> float:

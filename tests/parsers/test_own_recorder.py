@@ -330,6 +330,6 @@ def test_launches_of_a_graph_are_made_when_they_are_launched() -> None:
     before, after = (
         [call.start_ns for call in parse(one, "x").calls if call.start_ns] for one in (FIRST, data)
     )
-    apart = [b - a for a, b in zip(before, after, strict=True)]
-    assert min(apart) >= 4_900_000
-    assert max(apart) <= 5_100_000
+    moved = [b - a for a, b in zip(before, after, strict=True)]
+    assert min(moved) >= 4_900_000
+    assert max(moved) <= 5_100_000
