@@ -207,7 +207,7 @@ collscope: what collectives cost a GPU job and what faster ones would save.
 
   collscope record -- torchrun train.py   log a job's collectives and report
   collscope ingest auto PATH...           read logs, profiles, traces and tables
-  collscope report --system h200          what they cost and what faster ones save
+  collscope report --system h200          their cost and possible savings
   collscope predict --with LABEL          the step time after a change
   collscope runs                          what the store holds
   collscope doctor                        what is installed and what is missing
