@@ -263,7 +263,7 @@ def measured() -> None:
         step, steps, rounds, settle = small(None), 25, 3000, 5
     for _ in range(50):
         step()
-    tell(alternate(step, rounds, steps, settle), steps)
+    report_cost(alternate(step, rounds, steps, settle), steps)
 
 
 def small(group: dist.ProcessGroup | None) -> Step:
@@ -272,7 +272,7 @@ def small(group: dist.ProcessGroup | None) -> Step:
     return lambda: dist.all_reduce(data, group=group)
 
 
-def tell(found: dict[str, list[float]], steps: int, name: str = case) -> None:
+def report_cost(found: dict[str, list[float]], steps: int, name: str = case) -> None:
     """Rounds into a file, and what they amount to as a line."""
     if rank == 0:
         (out / f"{name}.rounds.json").write_text(json.dumps(found))
@@ -308,7 +308,7 @@ def turns() -> None:
                     found[level].append(turn_ms(reduce, step, calls, repeats))
         every: list[dict[str, list[float]]] = [{}] * world
         dist.all_gather_object(every, found)
-        tell({level: every[PAIR * i][level] for i, level in enumerate(levels)}, rounds, name)
+        report_cost({level: every[PAIR * i][level] for i, level in enumerate(levels)}, rounds, name)
 
 
 def turn_ms(reduce: Step, step: Step, calls: int, repeats: int) -> float:

@@ -118,8 +118,8 @@ def test_an_event_that_comes_late_makes_no_stamp_foreign() -> None:
     data = FIRST
     for place, _, kind in places(FIRST):
         if kind == 6:
-            (told,) = struct.unpack_from("<Q", FIRST, place + 32)
-            data = changed(data, place + 32, "<Q", told + 3_000_000)
+            (event_ns,) = struct.unpack_from("<Q", FIRST, place + 32)
+            data = changed(data, place + 32, "<Q", event_ns + 3_000_000)
     found = parse(data, "x")
     assert codes(found) == {}
     assert [c.duration_ns for c in found.calls] == [100_001] * 4 + [20_000, 25_000, None]
@@ -325,8 +325,8 @@ def test_launches_of_a_graph_are_made_when_they_are_launched() -> None:
         if kind == 5:
             data = changed(data, place + 7, "<B", 2)  # captured
         if kind == 6:
-            (told,) = struct.unpack_from("<Q", FIRST, place + 32)
-            data = changed(data, place + 32, "<Q", told + 5_000_000)
+            (event_ns,) = struct.unpack_from("<Q", FIRST, place + 32)
+            data = changed(data, place + 32, "<Q", event_ns + 5_000_000)
     before, after = (
         [call.start_ns for call in parse(one, "x").calls if call.start_ns] for one in (FIRST, data)
     )
