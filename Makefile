@@ -4,13 +4,13 @@
 #   make test    lint, types, import contracts, native tests, test suite
 #   make quick   what to run before a commit: lint, types, contracts, unit tests, about a minute
 #   make coverage   the test suite with the lines that no test runs
-#   make truth   the table of truth: told, truth, inside (tests/truth/README.md)
+#   make truth   the table of truth: answer, truth, inside (tests/truth/README.md)
 #   make fuzz    fuzz the scanners under ASan and UBSan, with libFuzzer where clang is
 #   make fuzz-native   the same of plans, tuner CSVs, pickles, the alignment and the graph's player
 #   make fuzz-readers   damaged samples through every reader of Python
 #   make torture   I/O faults, kills, and many processes on one store (tests/torture/README.md)
 #   make integers   every number of every sample replaced by ones that nothing has (an hour)
-#   make semantics   damaged inputs: no headline number may move without a word (tests/damage)
+#   make semantics   damaged inputs: no headline number may change silently (tests/damage)
 #   make check-abi   hold the replayer against the real NCCL, RCCL, CUDA and HIP (1.5 GB download)
 #   make check-slurm   launches under a real Slurm of two nodes on this host (root; see the script)
 #   make bench   speed and memory against stated peers

@@ -5,7 +5,7 @@
     python benchmarks/ceilings.py --recordings FOLDER             # and the H200 tables there
     python benchmarks/ceilings.py --recordings FOLDER --write     # docs/ceilings.md
 
-`published/SOURCES.md` says what the tables are. A cell is one size of one table, from 16 KiB up.
+`published/SOURCES.md` describes the tables. A cell is one size of one table, from 16 KiB up.
 Two counts are given: of every cell, and of those that show the library and not a fault or a
 launcher (`_clean`; the rule reads the notes of the sources, not the times).
 """
@@ -117,9 +117,11 @@ def _page(half: str, points: bool, recordings: Path | None) -> Iterator[str]:
     yield "# Ceilings against published measurements"
     yield ""
     yield (
-        "Written by `benchmarks/ceilings.py` from `benchmarks/published`. A cell is one size of one"
-        " table, from 16 KiB up.\nRatio: reachable over measured time, the median of a table's"
-        " cells. Held: cells in the range of the reachable ceiling."
+        "This page shows how far the ceilings are from every published table. "
+        "`benchmarks/ceilings.py` writes it from\n"
+        "`benchmarks/published`. A cell is one size of one table, from 16 KiB up. Ratio: "
+        "reachable time / measured time, the median\n"
+        "of a table's cells. Held: cells in the range of the reachable ceiling."
     )
     tables = list(_published(half))
     judged = [
@@ -157,18 +159,25 @@ def _page(half: str, points: bool, recordings: Path | None) -> Iterator[str]:
         yield _row("H200 x 2 and x 4, without what was measured on H200", left_out)
     yield ""
     yield (
-        "A cell is clean if the notes on its run (`published/SOURCES.md`) name nothing suspicious."
-        " Runs of one process for all\nGPUs of a node are clean from 8 MiB on: below, launches take"
-        " the time. The H200 rows are of medians, of single runs, and\nof ceilings without anything"
-        " that was measured on H200.\n\n"
-        'The rows "another published table instead" show how well public tables predict each'
-        " other: each cell that a second\nsource measured as well (same machine, operation, ranks,"
-        " nodes, size) is compared with the median of the other sources.\n\n"
-        "The constants were read from the calibration half and frozen before the judged half was"
-        " first looked at. That first look\ngave 92.8 % held and 69.4 % within 20 % (447 clean"
-        " cells). Two changes followed from its misses; their values are not fitted to it: the"
-        " bound that NCCL's\ntuning table sets on a tree's channels (`perChMaxTreeBws`), and the"
-        " rate of one GPU per node (calibration half)."
+        "A cell is clean if the notes on its run (`published/SOURCES.md`) name nothing "
+        "suspicious. Runs of one process for all\n"
+        "GPUs of a node are clean from 8 MiB on; below, launches take the time. The H200 rows "
+        "are medians, single runs, and\n"
+        "ceilings without anything measured on H200.\n"
+        "\n"
+        'The rows "another published table instead" show how well public tables predict each '
+        "other. They use each cell that a\n"
+        "second source measured, too (same machine, operation, ranks, nodes, size). The cell "
+        "is compared with the median of the\n"
+        "further sources.\n"
+        "\n"
+        "The constants were read from the calibration half, and frozen before anybody looked "
+        "at the judged half. That first look\n"
+        "gave 92.8 % held and 69.4 % within 20 % (447 clean cells). Two changes followed from "
+        "its misses, and their values are not\n"
+        "fitted to it. The first is the bound of NCCL's tuning table on a tree's channels "
+        "(`perChMaxTreeBws`). The second is the\n"
+        "rate of one GPU per node (calibration half)."
     )
     yield ""
     yield "| machine | class | cells | ratio | held | clean | source |"
@@ -231,7 +240,7 @@ def _peer_row(name: str, half: str, clean: bool) -> str:
 
 
 def _class(table: Table) -> tuple[object, ...]:
-    """What the head of a table says of its collective."""
+    """The collective in the head of a table."""
     return table.system, table.op, table.nranks, table.nnodes, table.switches
 
 
@@ -277,7 +286,7 @@ def _cells(table: Table, system: System) -> list[Cell]:
 
 
 def _clean(table: Table, size: int) -> bool:
-    """Whether a cell shows the library: no fault that the source tells of, no launcher.
+    """Whether a cell shows the library: no fault that the source names, no launcher.
 
     "suspicious:" of a note names a fault of the run (settings, virtual machines, first touches, a
     model of GPU that is a guess); small messages of one process per node show its launches.

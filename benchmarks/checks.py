@@ -2,12 +2,12 @@
 
     python benchmarks/checks.py FOLDER [FOLDER ...] [--trials N]
 
-Folders are as for `prediction.py`. First the range of every two settings' steps is held against
+Folders are as for `prediction.py`. First the range of every two settings' steps is compared with
 the ratio of steps that were measured without the profiler. Then runs are simulated from every
-recording and judged: its steps as played with hosts and GPUs of other starts, with the spread of
+recording and judged: its steps as simulated with hosts and GPUs of other starts, with the spread of
 its own steps. Hosts of starts differ by a standard deviation of 12 % (nine of ten pairs by less
 than 1.32 x, as measured), GPUs by 1 %. `slower`: host and GPU both take so much longer.
-A recording is host-bound where a step may take 15 % more at one end of what is told of it.
+A recording is host-bound where a step may take 15 % more at one end of its range.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def held(found: Sequence[Recording]) -> Iterator[str]:
         for one in found
         for low, high in (one.steps.ends,)
     )
-    yield f"Of {len(found)} steps {own} lie between the ends told of them."
+    yield f"Of {len(found)} steps {own} lie in their ranges."
 
 
 def simulated(found: Sequence[Recording], trials: int) -> Iterator[str]:

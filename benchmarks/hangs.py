@@ -34,8 +34,8 @@ SOURCES["all"] = tuple(prefix for own in SOURCES.values() for prefix in own)
 
 def recorded(archive: Path, half: str, folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
     """What was planted in each job of a half, and the folder with its files."""
-    with tarfile.open(archive) as whole:
-        files = {Path(m.name).name: whole.extractfile(m).read() for m in whole if m.isfile()}  # type: ignore[union-attr]
+    with tarfile.open(archive) as packed:
+        files = {Path(m.name).name: packed.extractfile(m).read() for m in packed if m.isfile()}  # type: ignore[union-attr]
     for line in files["truth.jsonl"].decode().splitlines():
         truth = json.loads(line)
         if half == "both" or truth["exam"] == (half == "exam"):

@@ -123,7 +123,7 @@ class _Pickler:
         if value is None or isinstance(value, bool):
             self._out += _CONSTANTS[value]
         elif isinstance(value, int):
-            self._out += _whole(value)
+            self._out += _packed_integer(value)
         elif shared in self._memo:
             at = self._memo[shared]
             self._out += struct.pack("<cB", b"h", at) if at < 256 else struct.pack("<cI", b"j", at)
@@ -152,7 +152,7 @@ class _Pickler:
         self._out += struct.pack("<cB", b"q", at) if at < 256 else struct.pack("<cI", b"r", at)
 
 
-def _whole(value: int) -> bytes:
+def _packed_integer(value: int) -> bytes:
     if 0 <= value < 1 << 16:
         small = value < 1 << 8
         return struct.pack("<cB", b"K", value) if small else struct.pack("<cH", b"M", value)

@@ -147,23 +147,23 @@ def compare(folder: Path, megabytes: int, rounds: int) -> None:
         ["g++", "-O2", "-std=c++17", "-o", bare_loop, str(HERE / "bare_loop.cpp")], check=True
     )
     os.sync()  # the logs' write-back must not run beside the first round
-    bare, whole, halves, peers = [], [], [], []
+    bare, full_runs, halves, peers = [], [], [], []
     for number in range(rounds):
         bare.append(timed([bare_loop, str(full)]))
-        whole.append(ingest(full))
+        full_runs.append(ingest(full))
         halves.append(ingest(half))
         if number < 2:
             peers.append(peer(tenth) * full.stat().st_size / tenth.stat().st_size)
     size_mb = full.stat().st_size / 1e6
     show("bare loop", bare, size_mb)
-    show("ingest", whole, size_mb)
+    show("ingest", full_runs, size_mb)
     show("ingest, half the log", halves, half.stat().st_size / 1e6)
     print(f"{'re + executemany (scaled x10)':34}{median(peers):9.2f}{size_mb / median(peers):9.0f}")
-    seconds = median(r.seconds for r in whole)
-    ratios = [b.seconds / a.seconds for a, b in zip(bare, whole, strict=True)]
+    seconds = median(r.seconds for r in full_runs)
+    ratios = [b.seconds / a.seconds for a, b in zip(bare, full_runs, strict=True)]
     print(f"ingest / bare loop            {spread(ratios)}, bar {BAR_BARE}")
     print(f"re + executemany / ingest     {median(peers) / seconds:.1f}, bar {BAR_PEER}")
-    print(f"peak of ingest                {max(r.peak_mb for r in whole):.0f} MB, bar {BAR_MB}")
+    print(f"peak of ingest                {max(r.peak_mb for r in full_runs):.0f} MB, bar {BAR_MB}")
     half_ns = median(r.seconds for r in halves) / count_lines(half) * 1e9
     full_ns = seconds / count_lines(full) * 1e9
     print(f"ns a line at 50 %, 100 %      {half_ns:.0f}, {full_ns:.0f}")

@@ -70,7 +70,7 @@ def _processor_s(command: list[str]) -> float:
 
 
 def _add_traces(db: Path, classes: int, ranks: int, kernels: int) -> None:
-    """A trace of each rank, as matching leaves it: call k is of class k, and a rank comes last."""
+    """A trace of each rank, as matching leaves it: call k is of class k, one rank is late."""
     rng = np.random.default_rng(_SEED)
     connection = open_store(db)
     connection.execute("BEGIN")

@@ -5,7 +5,7 @@
 FOLDER holds one Kineto trace per rank as NAME.rankN.json, not compressed. PYTHON is the interpreter
 of an environment with the peer in it. Every round runs each once, one after the other, from the
 files to the answer; the figure is processor time (user and system) with all child processes, since
-the wall time of a shared machine says little (it is given beside it). Ratios are medians of the
+the wall time of a shared machine varies (it is also printed). Ratios are medians of the
 ratios per round, of processor time; a first round warms up.
 
 collscope   `ingest trace` into a new store, then `report`: classes with transfer and waiting,

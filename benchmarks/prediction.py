@@ -78,8 +78,8 @@ def main() -> None:
     if given.json:
         given.json.write_text(json.dumps(msgspec.to_builtins(cases), indent=1))
     print("\n".join(table(cases)))
-    for told in (True, False):
-        print("\n".join(summary([case for case in cases if case.given is told], told)))
+    for with_step in (True, False):
+        print("\n".join(summary([case for case in cases if case.given is with_step], with_step)))
 
 
 def predict_folder(folder: Path, only: str) -> Iterator[Case]:
@@ -132,22 +132,22 @@ def predict_change(
     steps: Mapping[tuple[str, str], list[float]],
 ) -> Iterator[Case]:
     old, new = change
-    for told in (True, False):
+    for with_step in (True, False):
         step = statistics.median(steps[what[0], old])
-        extra = ["--step-ms", f"{step:.4f}"] if told else []
+        extra = ["--step-ms", f"{step:.4f}"] if with_step else []
         words = ["predict", "--db", str(db), "--run", old, "--with", new, "--format", "json"]
         try:
-            said = msgspec.json.decode(collscope(*words, *extra))
+            prediction = msgspec.json.decode(collscope(*words, *extra))
         except RefusedError as error:
             print(f"no answer: {' '.join(what)}, {old} -> {new}: {error}", file=sys.stderr)
             continue
-        if said["new_ns"] is None:
+        if prediction["new_ns"] is None:
             print(f"a range alone: {' '.join(what)}, {old} -> {new}", file=sys.stderr)
             continue
-        base = said["step_ns"]
+        base = prediction["step_ns"]
         yield Case(
-            *what, f"{old} -> {new}", told, truth,
-            *(said[k] / base for k in ("new_ns", "low_ns", "high_ns")),
+            *what, f"{old} -> {new}", with_step, truth,
+            *(prediction[k] / base for k in ("new_ns", "low_ns", "high_ns")),
         )  # fmt: skip
 
 
@@ -175,7 +175,7 @@ def read_steps(path: Path) -> dict[tuple[str, str], list[float]]:
 
 
 def ratios(old: list[float], new: list[float]) -> tuple[float, float, float]:
-    """Least, median and largest ratio of like measures; a lone one stands beside all others."""
+    """Least, median and largest ratio of like measures; a single one is compared with all."""
     if min(len(old), len(new)) == 1:
         found = [b / a for a in old for b in new]
     else:
@@ -208,7 +208,7 @@ def nine_of_ten(rising: list[float]) -> float:
     return rising[math.ceil(0.9 * len(rising)) - 1]
 
 
-def summary(cases: list[Case], told: bool) -> Iterator[str]:
+def summary(cases: list[Case], with_step: bool) -> Iterator[str]:
     if not cases:
         return
     errors = sorted(abs(c.error) for c in cases)
@@ -224,7 +224,7 @@ def summary(cases: list[Case], told: bool) -> Iterator[str]:
                              ("no change", [1.0] * len(cases)))
     }  # fmt: skip
     yield (
-        f"\n{len(cases)} cases, unprofiled step {'given' if told else 'not given'}: "
+        f"\n{len(cases)} cases, unprofiled step {'given' if with_step else 'not given'}: "
         f"error median {100 * statistics.median(errors):.1f} %, nine of ten within "
         f"{100 * nine_of_ten(errors):.1f} %, worst {100 * errors[-1]:.0f} %; "
         f"distance median {100 * statistics.median(distances):.1f} %, nine of ten within "

@@ -1,7 +1,7 @@
 """Times `collscope report`: a run of 10 M calls in 5 000 classes, all measured, against a system.
 
 The store is written in SQL: calls are counted by class as matching leaves them, each class has a
-measurement of 11 samples, and a profile says what share collectives take. Wall and processor time
+measurement of 11 samples, and a profile has the share of the collectives. Wall and processor time
 of building the report and rendering it, the median of the rounds; and of the whole command.
 """
 

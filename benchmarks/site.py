@@ -21,7 +21,7 @@ from make_log import write_log
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACES = ROOT / "samples" / "traces" / "default"
-SMALL_BYTES = 4096  # of a log of which the cost is that of its file
+SMALL_BYTES = 4096  # of a log whose cost is that of its file
 
 
 class Spent(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
@@ -26,10 +27,14 @@ MEASURED = VIEWS / "4_measurements.sql"
 PAGE = ROOT / "docs" / "data-model.md"
 RECORDS = ROOT / "docs" / "records.md"
 COLUMNS = SCHEMAS / "views.md"
+_WRAPPED = textwrap.TextWrapper(
+    120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+)
 HEAD = """# Columns of the views
 
-Written by docs/generate.py from schemas/views. Rules: [data model](../docs/data-model.md).
-Every view has `run` too.
+After this page you can name every column in a query. The [data model](../docs/data-model.md) has
+the rules. Every view also has the column `run`. docs/generate.py writes this page from
+schemas/views.
 """
 BEGIN = "<!-- views: written by docs/generate.py from schemas/views -->"
 END = "<!-- end of views -->"
@@ -38,10 +43,10 @@ _VIEW = re.compile(r"(?P<purpose>(?:^--.*\n)+)CREATE VIEW (?P<name>\w+) AS SELEC
 
 
 class Column(msgspec.Struct, frozen=True):
-    """An output column of a view and what the SQL file says of it."""
+    """An output column of a view, with its comment in the SQL file."""
 
     name: str
-    comment: str  # empty: the file says nothing
+    comment: str  # empty: the file has none
 
 
 class View(msgspec.Struct, frozen=True):
@@ -60,7 +65,7 @@ def views_text() -> str:
 def read_views(sql: str) -> tuple[View, ...]:
     """Views of an SQL text, in order, with the comments of their output columns.
 
-    A column's comment stands on the line where the column ends, or alone on the lines above it;
+    A column's comment is on the line where the column ends, or alone on the lines above it;
     columns that end on one line share its comment.
     """
     views = []
@@ -117,7 +122,7 @@ def _output_name(expression: str) -> str:
 
 
 def shared_columns(views: tuple[View, ...]) -> dict[str, str]:
-    """What a column means in most of several views, by name: told once, above the views.
+    """What a column means in most of several views, by name: listed once, above the views.
 
     >>> one = View("a", "", (Column("rank", "world rank"),))
     >>> two = View("b", "", (Column("rank", "world rank"), Column("kind", "of b alone")))
@@ -142,7 +147,7 @@ def listing(columns: Mapping[str, str]) -> str:
 def columns_page(views: tuple[View, ...]) -> str:
     """Markdown of all columns: shared ones first, then each view's purpose and own ones."""
     shared = shared_columns(views)
-    shared.pop("run", None)  # in every view, and said above them
+    shared.pop("run", None)  # in every view, and mentioned above them
     parts = [HEAD, f"## Columns of several views\n\n{listing(shared)}"]
     for view in views:
         own = {
@@ -168,7 +173,8 @@ def subjects() -> str:
         )
         names = [view.name for view in public_views(sql)]
         links = ", ".join(f"[`{name}`](../schemas/views.md#{name})" for name in names)
-        lines += f"- {head.partition('.')[0]}: {links}\n"
+        item = f"- {head.partition('.')[0]}: {links}"
+        lines += f"{_WRAPPED.fill(item)}\n"
     return lines
 
 
@@ -185,16 +191,16 @@ def measurements_view(sql: str) -> str:
 
     from collscope.model import Measurement  # noqa: PLC0415
 
-    told = {name: re.sub(r"\bNone\b", "NULL", text) for name, text in comments(Measurement)}
+    meanings = {name: re.sub(r"\bNone\b", "NULL", text) for name, text in comments(Measurement)}
     first, last = ("label", "round"), ("line",)
-    names = [n for n in told if n not in (*first, *last, "samples_us")]
+    names = [n for n in meanings if n not in (*first, *last, "samples_us")]
     columns = [
         ("r.label AS run", "run"),
         ("m.measurement_id", "key"),
         ("m.source_id", "source, see sources"),
-        *((f"m.{name}", told[name]) for name in (*first, *names)),
+        *((f"m.{name}", meanings[name]) for name in (*first, *names)),
         ("s.path", "path of the source"),
-        *((f"m.{name}", told[name]) for name in last),
+        *((f"m.{name}", meanings[name]) for name in last),
     ]
     lines = [
         f"    {name + ',' * (at < len(columns)):<26} -- {text}\n"
@@ -213,7 +219,7 @@ def main(arguments: list[str]) -> int:
     page = PAGE.read_text(encoding="utf-8")
     view = measurements_view(MEASURED.read_text(encoding="utf-8"))
     if "--check" not in arguments:
-        MEASURED.write_text(view, encoding="utf-8")  # first: the pages tell its columns
+        MEASURED.write_text(view, encoding="utf-8")  # first: the pages list its columns
     files = {
         MEASURED: (view, "the record Measurement"),
         PAGE: (generated_page(page), "schemas/views"),

@@ -172,19 +172,19 @@ def _document(root: type, description: str) -> dict[str, Any]:
     stand_in = msgspec.defstruct(root.__name__, plain, rename=keys)
     _, parts = msgspec.json.schema_components([stand_in], ref_template="#/$defs/{name}")
     shapes = {name: _shape(part, records.get(name)) for name, part in parts.items()}
-    whole = shapes.pop(root.__name__)
-    whole["properties"]["schema"] = {
+    document = shapes.pop(root.__name__)
+    document["properties"]["schema"] = {
         "const": next(f.default for f in msgspec.structs.fields(root) if f.name == "schema"),
         "description": "kind and version of this document",
     }
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": whole["properties"]["schema"]["const"],
+        "title": document["properties"]["schema"]["const"],
         "description": description,
     }
-    used = _used(whole, shapes)
+    used = _used(document, shapes)
     shapes = {name: shape for name, shape in shapes.items() if name in used}
-    return {**head, **{k: v for k, v in whole.items() if k != "description"}, "$defs": shapes}
+    return {**head, **{k: v for k, v in document.items() if k != "description"}, "$defs": shapes}
 
 
 def _used(shape: dict[str, Any], shapes: dict[str, dict[str, Any]]) -> set[str]:
@@ -217,7 +217,7 @@ def _shape(part: dict[str, Any], record: type | None) -> dict[str, Any]:
     """One definition: every field is always there, and no other."""
     if record is None:  # an enumeration
         return {key: value for key, value in part.items() if key != "title"}
-    told, fields = _told(record)
+    about, fields = _described(record)
     hints = get_type_hints(record, include_extras=True)
     properties: dict[str, Any] = {}
     for name, key in zip(record.__struct_fields__, record.__struct_encode_fields__, strict=True):
@@ -232,7 +232,7 @@ def _shape(part: dict[str, Any], record: type | None) -> dict[str, Any]:
         properties[key] = value | ({"description": fields[name]} if name in fields else {})
     return {
         "type": "object",
-        "description": told,
+        "description": about,
         "properties": properties,
         "required": list(properties),
         "additionalProperties": False,
@@ -254,15 +254,15 @@ def _plain(part: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _told(record: type) -> tuple[str, dict[str, str]]:
-    """What a record's docstring says of it, and what is said of its fields."""
-    told, items = _docstring(inspect.getdoc(record) or "")
+def _described(record: type) -> tuple[str, dict[str, str]]:
+    """The description of a record, and those of its fields."""
+    about, items = _docstring(inspect.getdoc(record) or "")
     fields: dict[str, str] = {}
     for base in reversed(record.__mro__[: record.__mro__.index(msgspec.Struct)]):
         fields |= _docstring(inspect.getdoc(base) or "")[1] | dict(comments(base))
     names = set(record.__struct_fields__)
     fields |= {name: text for name, text in items.items() if name in names}
-    return _json(told), {n: _json(text) for n, text in fields.items() if n in names and text}
+    return _json(about), {n: _json(text) for n, text in fields.items() if n in names and text}
 
 
 def _docstring(text: str) -> tuple[str, dict[str, str]]:

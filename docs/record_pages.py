@@ -8,9 +8,10 @@ from typing import Any
 
 _HEAD = """# Records of the answers
 
-Written by docs/generate.py from the schemas of JSON. In Python the answers of a `Store` have these
-fields as attributes; `schema` is in JSON alone. `?`: null in JSON, `None` in Python, where the
-value is not known or does not apply.
+After this page you can read every field of an answer. In Python the answers of a `Store` have these
+fields as attributes; `schema` is in JSON alone. `?`: the value may be null in JSON and `None` in
+Python. It is then not known, or does not apply. docs/generate.py writes this page from the JSON
+Schemas.
 """
 
 

@@ -1,5 +1,5 @@
 -- Store, version 9: what one process holds of a communicator is a handle; a stream is a CUDA or HIP
--- stream. Private tables only: the views stay as they are.
+-- stream. Private tables only: the views do not change.
 
 ALTER TABLE _stream RENAME TO _comm_handle;
 ALTER TABLE _comm_handle RENAME COLUMN stream_id TO handle_id;

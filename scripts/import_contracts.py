@@ -51,7 +51,7 @@ class OneRoomPerQuestion(_Listed):
 
     container  the package that holds a package per question
     shared     the package of what all words share
-    composer   the question whose words are made of those of the others
+    composer   the question that composes the words of all further questions
     words      names of the modules that word or draw; all others are answers
     below      packages that words do not import: answers read for them
 

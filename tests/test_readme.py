@@ -71,13 +71,13 @@ def test_the_step_time_says_what_the_profiler_costs(
     traces = sorted((recorded_jobs / "scheduled" / "default" / "ddp").glob(f"{kind}.*"))
     assert collscope("ingest", "trace", *traces, *db).code == 0
     text = " ".join(collscope("report", *db).out.split())
-    assert f"The traces show {told} activities: with" in text
+    assert f"The traces have {told} activities: recording" in text
     # the step without the profiler takes 61.7 ms: it was 1.29 and 1.64 times that
     assert ("up to 1.64 x" in text, "up to 1.42 x" in text) == (kind == "full", kind == "light")
     (recorded,) = re.findall(r"A step takes ([\d.]+) ms", text)
     assert round(float(recorded) / 61.663, 2) == {"light": 1.29, "full": 1.64}[kind]
     if kind == "full":  # which tells the sizes, without logs
         said = collscope("predict", "--system", "h200", *db).out
-        assert "Both times are of steps with the profiler, as recorded." in said
+        assert "Both times include the profiler, as recorded." in said
         given = collscope("predict", "--system", "h200", "--step-ms", "61.7", *db).out
-        assert "Both times are of steps" not in given
+        assert "Both times include the profiler" not in given

@@ -115,19 +115,19 @@ class Planted:
     def __init__(self, name: str, rank: int) -> None:
         """The planted cause of one rank."""
         self.name, self.rank, self.step = name, rank, 0
-        self.mine = not CAUSES[name].ranks or rank in CAUSES[name].ranks
+        self.has_cause = not CAUSES[name].ranks or rank in CAUSES[name].ranks
         self.matrix = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
         self.small = torch.zeros(1, device="cuda")
         self.pageable = torch.empty(48 << 20, dtype=torch.uint8) if name == "pageable" else None
         self.garbage: list[Any] = []
-        if name == "garbage" and self.mine:
+        if name == "garbage" and self.has_cause:
             self.garbage = [{"k": [i]} for i in range(30_000)]
 
     def tokens(self, batch: int, vocabulary: int, length: int) -> torch.Tensor:
-        """A batch, longer where the cause says so."""
+        """A batch, longer if the cause requires it."""
         if self.name == "long_batch":
             batch += batch // 2
-        if self.name == "long_sequences" and self.mine:
+        if self.name == "long_sequences" and self.has_cause:
             length += length // 2
         if self.name == "uneven_in_turns":
             length += (length // 2) * (1 if (self.step + self.rank) % 2 else -1)
@@ -136,14 +136,14 @@ class Planted:
     def begin(self) -> None:
         """What comes before the forward pass."""
         self.step += 1
-        if self.name in ("sleep_one", "sleep_all") and self.mine:
+        if self.name in ("sleep_one", "sleep_all") and self.has_cause:
             time.sleep(0.015)
-        if self.name == "garbage" and self.mine:
+        if self.name == "garbage" and self.has_cause:
             gc.collect()
-        if self.name == "more_work" and self.mine:
+        if self.name == "more_work" and self.has_cause:
             for _ in range(24):
                 torch.mm(self.matrix, self.matrix)
-        if self.name == "slow_kernels" and self.mine:  # vector units instead of the matrix units
+        if self.name == "slow_kernels" and self.has_cause:  # vector units, no matrix units
             single = self.matrix[:2048, :2048].float()
             for _ in range(12):
                 torch.mm(single, single)
@@ -152,14 +152,14 @@ class Planted:
 
     def middle(self) -> None:
         """What comes between the forward and the backward pass."""
-        if self.name == "sleep_middle" and self.mine:
+        if self.name == "sleep_middle" and self.has_cause:
             time.sleep(0.015)
-        if self.name == "allocator" and self.mine:
+        if self.name == "allocator" and self.has_cause:
             torch.cuda.empty_cache()
 
     def end(self, parameters: list[torch.nn.Parameter]) -> None:
         """What comes after the backward pass, before the optimizer."""
-        if self.name in ("norms_one", "norms_all") and self.mine:
+        if self.name in ("norms_one", "norms_all") and self.has_cause:
             for parameter in parameters:
                 if parameter.grad is not None:
                     gradient = parameter.grad
@@ -170,7 +170,7 @@ class Planted:
                 dist.all_reduce(self.small)
                 self.small.item()
         if self.name == "checkpoint" and self.step % 4 == 0:
-            if self.mine:
+            if self.has_cause:
                 for parameter in parameters:
                     held = parameter.data
                     (held.to_local() if hasattr(held, "to_local") else held).cpu()

@@ -392,16 +392,16 @@ def follow(
     """How each rank ended: exit code, minus the signal, None where it had to be killed."""
     ended: dict[int, int | None] = {}
     at: float | None = None  # of the fault
-    asked = 0
+    answers = 0
     while len(ended) < WORLD:
         reap(ranks, ended)
         now = time.monotonic()
         if at is None and (folder / f"fault.{case.rank}").exists():
             at = now
-        if at is not None and asked < len(ASK_S) and now - at > ASK_S[asked]:
+        if at is not None and answers < len(ASK_S) and now - at > ASK_S[answers]:
             for form in ("text", "json"):
-                (folder / f"ras.{asked}.{form}").write_bytes(ask_ras(ras, form))
-            asked += 1
+                (folder / f"ras.{answers}.{form}").write_bytes(ask_ras(ras, form))
+            answers += 1
         if now - begin > _MOST_S or (at is not None and now - at > END_S):
             break
         time.sleep(0.05)

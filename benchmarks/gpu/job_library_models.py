@@ -219,8 +219,8 @@ class Ulysses(nn.Module):
     def forward(self, x):  # (tokens of this rank, width)
         t, width = x.shape
         qkv = self.qkv(self.norm(x)).view(t, WORLD, 3 * self.heads // WORLD, -1).transpose(0, 1)
-        mine = AllToAll.apply(qkv).flatten(0, 1)  # all tokens, some heads
-        q, k, v = mine.view(len(mine), 3, self.heads // WORLD, -1).permute(1, 2, 0, 3)
+        tokens = AllToAll.apply(qkv).flatten(0, 1)  # all tokens, some heads
+        q, k, v = tokens.view(len(tokens), 3, self.heads // WORLD, -1).permute(1, 2, 0, 3)
         a = F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0]
         a = a.transpose(0, 1).reshape(WORLD, t, -1)
         x = x + self.out(AllToAll.apply(a).transpose(0, 1).reshape(t, width))

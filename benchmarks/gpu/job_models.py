@@ -125,9 +125,9 @@ class Experts(nn.Module):
         arriving = torch.empty_like(counts)
         dist.all_to_all_single(arriving, counts)
         sent, got = counts.tolist(), arriving.tolist()  # the host waits for the GPU
-        mine = Exchange.apply(rows[order], got, sent)
-        mine = self.down(F.gelu(self.up(mine)))
-        back = Exchange.apply(mine, sent, got)
+        own_rows = Exchange.apply(rows[order], got, sent)
+        own_rows = self.down(F.gelu(self.up(own_rows)))
+        back = Exchange.apply(own_rows, sent, got)
         out = torch.zeros_like(rows).index_copy(0, order, back) * weight[:, None]
         return x + out.view_as(x)
 

@@ -33,7 +33,7 @@ def synchronize() -> None:
         torch.cuda.synchronize()
 
 
-def tell(**values: object) -> None:
+def print_row(**values: object) -> None:
     if RANK == 0:
         setting = os.environ.get("SETTING", "default")
         print("STEP " + json.dumps({"setting": setting, **values}), flush=True)
@@ -109,17 +109,19 @@ def calibrate() -> None:
             work()
             slow = pace()
         calls = [e for e in recorded.events() if "aunch" in e.name]
-        tell(
+        print_row(
             set="calibration", style=style, free_us=free, profiled_us=slow, launches=len(calls) / 6
         )
 
 
 def prepared(name: str) -> Step | None:
-    """A job whose step times are told; None where it failed."""
+    """A job with its step times; None where it failed."""
     try:
         step = JOBS[name]()
         measure(step, 8)
-        tell(set="steps", case=name, pipelined_ms=[round(measure(step, 20), 3) for _ in range(3)])
+        print_row(
+            set="steps", case=name, pipelined_ms=[round(measure(step, 20), 3) for _ in range(3)]
+        )
     except Exception:
         print(f"FAILED {name} rank {RANK}", traceback.format_exc()[-1500:], flush=True)
         return None

@@ -63,11 +63,11 @@ def ddp(width: int = 1024, layers: int = 6, tokens: int = 512) -> Step:
 
 def fsdp() -> Step:
     """Shards gathered and scattered."""
-    whole = model(1024, 6)
-    for layer in whole:
+    full_model = model(1024, 6)
+    for layer in full_model:
         fully_shard(layer)
-    fully_shard(whole)
-    return training(whole, 1024, 512)
+    fully_shard(full_model)
+    return training(full_model, 1024, 512)
 
 
 def mixed() -> Step:

@@ -49,7 +49,7 @@ def call_of(cls: dict[str, str], memory: tuple[torch.Tensor, torch.Tensor]) -> C
     def part(which: int, n: int, offset: int = 0) -> torch.Tensor:
         return memory[which][offset * item : (offset + n) * item].view(dtype)
 
-    whole = part(1, count * world) if cls["op"] in ("AllGather", "AllToAll") else None
+    gathered = part(1, count * world) if cls["op"] in ("AllGather", "AllToAll") else None
     if cls["op"] == "AllReduce":  # torch has it in place only
         data = part(0, count)
         return lambda: dist.all_reduce(data)
@@ -58,14 +58,14 @@ def call_of(cls: dict[str, str], memory: tuple[torch.Tensor, torch.Tensor]) -> C
         return lambda: dist.broadcast(data, int(cls["root"]))
     if cls["op"] == "AllGather":
         shard = part(1, count, rank * count) if in_place else part(0, count)
-        return lambda: dist.all_gather_into_tensor(whole, shard)
+        return lambda: dist.all_gather_into_tensor(gathered, shard)
     if cls["op"] == "ReduceScatter":
         full = part(0, count * world)
         shard = part(0, count, rank * count) if in_place else part(1, count)
         return lambda: dist.reduce_scatter_tensor(shard, full)
     if cls["op"] == "AllToAll":
         blocks = part(0, count * world)
-        return lambda: dist.all_to_all_single(whole, blocks)
+        return lambda: dist.all_to_all_single(gathered, blocks)
     send, recv = part(0, count), part(1, count)
     ops = [
         dist.P2POp(dist.isend, send, (rank + 1) % world),

@@ -28,7 +28,7 @@ def step_ms(folder: Path, name: str) -> float | None:
 
 
 def choices(folder: Path, name: str) -> Counter[tuple[str, ...]]:
-    """How often NCCL said that it ran a size with an algorithm, protocol and channels."""
+    """How often NCCL reports that it ran a size with an algorithm, protocol and channels."""
     seen: Counter[tuple[str, ...]] = Counter()
     for log in folder.glob(f"{name}.nccl.*"):
         text = log.read_text(errors="replace")

@@ -144,10 +144,10 @@ def sweep(host: Host) -> None:
         a, b = ours[row["class_id"]], theirs.get(row["class_id"], [math.nan])
         ratio = statistics.median(y / x for x, y in zip(a, b, strict=False))
         scale = float(row["busbw_gbps"] or 0) * float(row["time_us_median"] or 0)
-        mine = statistics.median(a)
+        ours_us = statistics.median(a)
         print(
-            f"{row['op']},{row['in_place']},{row['size_bytes']},{mine:.2f},"
-            f"{statistics.median(b):.2f},{ratio:.4f},{scale / mine:.2f}"
+            f"{row['op']},{row['in_place']},{row['size_bytes']},{ours_us:.2f},"
+            f"{statistics.median(b):.2f},{ratio:.4f},{scale / ours_us:.2f}"
         )
 
 

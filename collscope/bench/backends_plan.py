@@ -64,7 +64,7 @@ class BackendsPlan(msgspec.Struct, frozen=True):
 
 
 def sweep_points(sizes: str, datatype: Datatype, nranks: int | None) -> BackendsPlan:
-    """Points of `8K..32M` or `64K,1M`, parted by commas.
+    """Points of `8K..32M` or `64K,1M`, separated by commas.
 
     raises  UsageError for sizes that cannot be read, and without ranks
     """

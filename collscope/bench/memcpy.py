@@ -29,8 +29,8 @@ class CopyRequest(msgspec.Struct, frozen=True):
     """What to measure, from the command line; None leaves a choice to the program."""
 
     sizes: str = DEFAULT_SIZES
-    pairs: str = "all"  # or SRC:DST parted by commas
-    only: str | None = None  # of GROUPS, parted by commas
+    pairs: str = "all"  # or SRC:DST separated by commas
+    only: str | None = None  # of GROUPS, separated by commas
     backend: str = "auto"
     runtime: str | None = None
     budget_s: float | None = None  # per row

@@ -123,8 +123,8 @@ def _read(options: TuneOptions, progress: Progress) -> tuple[Planned, LoggedJob,
     if options.source.plan is not None:
         planned = command.make_plan(options.source, progress)
         return planned, LoggedJob({}, frozenset()), JobTime()
-    with command.opened(options.source, progress) as connection:
-        planned = command.recorded(connection, options.source)
+    with command.open_run(options.source, progress) as connection:
+        planned = command.plan_of_run(connection, options.source)
         run = options.source.run
         return planned, read_logged_job(connection, run), _fraction(connection, run)
 

@@ -52,8 +52,8 @@ def evidence_of(
     if not found_any:
         where = paths[0] if paths else answers[0][0]
         raise InputError(
-            f"{where}: nothing that shows a hang. Name flight recorder dumps, logs of NCCL,"
-            " .collrec files, stderr of the ranks, or answers of the RAS service."
+            f"{where}: nothing that shows a hang. Name flight recorder dumps, NCCL logs, "
+            ".collrec files, stderr of the ranks, or answers of the RAS service."
         )
     return found_any
 

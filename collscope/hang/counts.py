@@ -42,10 +42,13 @@ def by_counts(evidence: Evidence) -> Verdict:
                     behind[rank] += most - number
                     where.setdefault(rank, (counts, op, number + 1))
     if not behind:
-        return nobody("All ranks launched equally many calls.")
+        return nobody("All ranks launched the same number of calls.")
     guilty = sorted(set(behind) - ahead)
     if not guilty or 2 * len(guilty) >= len(members):
-        reason = "Some ranks launched fewer calls than others; the counts do not show who waits."
+        reason = (
+            "Some ranks launched fewer calls than other ranks; the counts do not show which rank "
+            "waits."
+        )
         return nobody(reason, tuple(sorted(members)), len(members))
     counts, op, seq = where[guilty[0]]
     known = {rank.rank: rank for rank in evidence.ranks}

@@ -76,7 +76,7 @@ def dump_evidence(dumps: Iterable[Dump], others: Iterable[tuple[str, bool]]) -> 
         rank = dump.of.rank
         sources.append(dump.path)
         kinds.add(_kind(dump.path))
-        # Two dumps of one rank: no name says which is of this job.
+        # Two dumps of one rank: no name shows which belongs to this job.
         if dump.damaged or rank in read:
             damaged.add(rank)
         read[rank] = dump

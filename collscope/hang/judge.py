@@ -60,7 +60,7 @@ def judge(evidence: Sequence[Evidence]) -> Verdict:
     if verdict is None:
         verdict = found[0]
         if runs:
-            verdict = nobody("Ranks made calls between two answers: the job runs.")
+            verdict = nobody("Ranks made calls between two answers: the job is running.")
     remarks = dict.fromkeys(remark for one in evidence for remark in one.remarks)
     return replace(
         verdict,
@@ -116,7 +116,7 @@ def _together(found: Sequence[Verdict], claims: Mapping[int, Claim]) -> Verdict 
 
 
 def _with_claims(verdict: Verdict, claims: Mapping[int, Claim]) -> Verdict:
-    """A rank that does not call is dead, where a source says so."""
+    """A rank without the call is dead, where a source reports it."""
     own = [claims[w.rank] for w in verdict.who if w.rank in claims]
     if len(own) != len(verdict.who) or not set(verdict.what) & {"silent", "host_never_called"}:
         return verdict
@@ -150,8 +150,8 @@ def _by_calls(evidence: Evidence) -> Verdict:
     }
     if evidence.hosts_alone and (far := _went_on(known, open_calls)):
         reason = (
-            f"The logs of {_ranks(far)} differ from others and go on for more than {TURNS_AHEAD}"
-            " turns of the loop: lines may be lost."
+            f"The logs of {_ranks(far)} differ from other logs and continue for more than "
+            f"{TURNS_AHEAD} turns of the loop: lines may be lost."
         )
         return _undecided(evidence, open_calls, (), reason)
     if not open_calls:
@@ -159,10 +159,13 @@ def _by_calls(evidence: Evidence) -> Verdict:
         verdict = None
         if evidence.hosts_alone:
             verdict = _judged_by_pattern(known, open_calls, set(known), _LAUNCHES)
-        reason = "No rank has a call that did not complete."
+        reason = "No rank has an incomplete call."
         return verdict or _undecided(evidence, open_calls, (), reason)
     if evidence.timed_out is False:
-        reason = "No call was older than its timeout when the dumps were written: the job may run."
+        reason = (
+            "No call was older than its timeout when the dumps were written: the job may be "
+            "running."
+        )
         return _undecided(evidence, open_calls, (), reason)
     found = _walk(evidence, known, open_calls)
     involved = set(found.never_called) | set(open_calls)
@@ -212,8 +215,8 @@ def _standing_out(
     sure = "likely" if by_log else "certain"
     for ranks, what, certainty, reason in (
         (found.never_called, "host_never_called", sure, "made all its calls before this one"),
-        (found.on_gpu, "gpu_not_finished", sure, "has it open, and its peers completed it"),
-        (silent, "silent", "likely", "wrote nothing, and others wait for it"),
+        (found.on_gpu, "gpu_not_finished", sure, "has it open, although its peers completed it"),
+        (silent, "silent", "likely", "wrote nothing, and other ranks wait for it"),
     ):
         if not ranks:
             continue
@@ -242,22 +245,30 @@ def _of_their_own(ranks: Iterable[int], known: Mapping[int, RankEvidence]) -> bo
 def _undecided_among(evidence: Evidence, open_calls: dict[int, Call], found: _Findings) -> Verdict:
     """No rank stands out: those that may be the one."""
     if found.unknown:
-        reason = f"What others wait for may be in the recordings of {_ranks(found.unknown)}."
+        reason = (
+            f"The recordings of {_ranks(found.unknown)} may show what the other ranks wait for."
+        )
     elif found.silent:
-        reason = f"Several wrote no recording, and others wait for them: {_ranks(found.silent)}."
+        reason = (
+            "Several ranks wrote no recording, and other ranks wait for them: "
+            f"{_ranks(found.silent)}."
+        )
         return _undecided(evidence, open_calls, sorted(found.silent), reason)
     elif len(found.never_called) > 1:
         behind = sorted(found.never_called)
-        reason = f"{_ranks(behind).capitalize()} made fewer calls: a GPU of theirs may not end one."
+        reason = (
+            f"{_ranks(behind).capitalize()} made fewer calls: one of their GPUs may not finish a "
+            "call."
+        )
         return _undecided(evidence, open_calls, behind, reason)
     else:
-        reason = "All members whose calls are known made the same calls."
+        reason = "All members with known calls made the same calls."
     groups = dict(evidence.groups)
     members = {rank for call in open_calls.values() for rank in groups.get(call.group, ())}
     candidates = members | {rank.rank for rank in evidence.ranks} | set(open_calls)
     if evidence.kind == "stderr" and candidates <= set(open_calls):
         # What a watchdog prints names no other member of its group.
-        return _undecided(evidence, open_calls, (), f"{reason} The others are not known.")
+        return _undecided(evidence, open_calls, (), f"{reason} The other ranks are not known.")
     return _undecided(evidence, open_calls, sorted(candidates), reason)
 
 
@@ -401,7 +412,7 @@ def _judged_by_pattern(
     if len(leaving) != 1 or None in patterns.values():
         return None
     ((rank, left),) = leaving.items()
-    reason = f"Rank {rank} leaves the pattern that it repeated; the others keep theirs."
+    reason = f"Rank {rank} breaks the pattern that it repeated; the other ranks keep theirs."
     return _decided(known, open_calls, [rank], left.what, left.call, ("likely", (reason,)))
 
 
@@ -423,7 +434,7 @@ def _judged_by_majority(
     # A printed line is no record: what contradicts others may be a damaged copy.
     if 2 * times > len(marks) and times > 1 and evidence.kind != "stderr":
         minority = [rank for rank, mark in marks.items() if mark != common]
-        reason = f"{times} of {len(marks)} members call something else."
+        reason = f"{times} of {len(marks)} members make a different call."
         return _decided(
             known,
             open_calls,
@@ -432,7 +443,7 @@ def _judged_by_majority(
             calls[minority[0]],
             ("certain", (reason,)),
         )
-    reason = f"The members of group {group} differ in call {call.seq}, and no majority decides."
+    reason = f"The members of group {group} differ in call {call.seq}, and there is no majority."
     return _undecided(evidence, open_calls, sorted(marks), reason)
 
 
@@ -491,7 +502,7 @@ def _undecided(
         reasons=(
             reason,
             *((f"No recording: {_ranks(evidence.silent)}.",) if evidence.silent else ()),
-            *((f"Damaged, not used: {_ranks(evidence.damaged)}.",) if evidence.damaged else ()),
+            *((f"Damaged and not used: {_ranks(evidence.damaged)}.",) if evidence.damaged else ()),
         ),
         frames=call.frames if call else (),
     )

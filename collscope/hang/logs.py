@@ -214,7 +214,7 @@ def _never_began(
     missing = sorted(set(range(size)) - {comm.rank for comm in began})
     if any(comm.complete for comm in began) or not missing or 2 * len(missing) > size:
         return ()
-    reason = "began no communicator, and the others wait in making it"
+    reason = "began no communicator, and the other ranks wait to create it"
     return tuple(Claim(rank, "not_initialised", f"Rank {rank} {reason}.") for rank in missing)
 
 

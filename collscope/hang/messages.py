@@ -88,7 +88,7 @@ class Messages:
         self.diagnoses: dict[str, None] = {}  # of NCCL
 
     def read(self, path: str, chunks: Iterable[bytes]) -> bool:
-        """Take the lines of a file; whether one of them says something."""
+        """Take the lines of a file; whether one of them is evidence."""
         reader = _File(self, rank_of(path) if "." in path or "_" in path else None)
         for line in _lines(chunks):
             if _WORTH.search(line):
@@ -123,7 +123,7 @@ class _File:
         if barrier := _BARRIER.search(line):
             self._claim(barrier[1], "host_never_called", "did not pass a monitored barrier")
         if desync := _DESYNC.search(line):
-            reason = f"ended collective {desync[2]} and did not join the next one"
+            reason = f"completed collective {desync[2]} and did not join the next one"
             self._claim(desync[1], "host_never_called", reason)
         if "Traceback (most recent call last)" in line and "Stack trace" not in line:
             self.trace = rank

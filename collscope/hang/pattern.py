@@ -46,7 +46,7 @@ def pattern_of(calls: Sequence[Call], ahead: int = 0) -> Pattern | None:
             continue
         if end == len(marks):
             return Pattern(period, None)
-        # A loop that ended before the calls that hang, as of another phase, says nothing of them;
+        # A loop that ended before the calls that hang belongs to another phase and is no evidence;
         # the host runs ahead of the first open call, and what it left out may be one turn back.
         if end < open_at - max(period, ahead):
             return None

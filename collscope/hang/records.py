@@ -50,7 +50,7 @@ class RankEvidence(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What a source says outright of one rank."""
+    """What a source states outright about one rank."""
 
     rank: int
     what: str  # of `WHAT`

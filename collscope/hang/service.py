@@ -58,10 +58,10 @@ def set_profiler_mask(address: str, mask: int) -> None:
         return
     if answer.upper().startswith("ERROR"):
         raise RefusedError(
-            f"{host}:{port}: the RAS service answers '{answer}'. It knows CONTROL since NCCL 2.31:"
-            " start the job with COLLSCOPE_RECORDER_CONTROL=FILE, and give that file instead."
+            f"{host}:{port}: the RAS service answers '{answer}'. CONTROL needs NCCL 2.31: "
+            "start the job with COLLSCOPE_RECORDER_CONTROL=FILE, and name that file instead."
         )
-    raise InputError(f"{host}:{port}: the RAS service gave no answer. Check that the job runs.")
+    raise InputError(f"{host}:{port}: the RAS service did not answer. Check that the job runs.")
 
 
 def parse_address(address: str) -> tuple[str, int]:
@@ -75,7 +75,7 @@ def parse_address(address: str) -> tuple[str, int]:
         host, port = address, str(PORT)
     host = host.strip("[]")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port[:6]) < 1 << 16:
-        raise UsageError(f"{address}: no address of a RAS service. Give HOST or HOST:PORT.")
+        raise UsageError(f"{address}: not an address of a RAS service. Give HOST or HOST:PORT.")
     return host, int(port)
 
 
@@ -94,7 +94,7 @@ def _connected(host: str, port: int) -> Iterator[tuple[socket.socket, BufferedRe
     except OSError as error:
         why = error.strerror or str(error)
         raise InputError(
-            f"{host}:{port}: {why}. Check NCCL_RAS_ADDR of the job, and that it runs."
+            f"{host}:{port}: {why}. Check NCCL_RAS_ADDR of the job, and that the job runs."
         ) from error
 
 

@@ -65,8 +65,13 @@ def ingest_any(
     returns  a result per kind that holds something; else one, known or unusable
     raises   InputError when the file cannot be read or the store refuses
     """
-    head = file.head(DOCUMENT_BYTES + 1)
+    refused = _of_another_program(file)
     into = _Into(connection, db, run, report)
+    return _ingest_kinds(into, file) if refused is None else [refused]
+
+
+def _ingest_kinds(into: _Into, file: Input) -> list[Ingested]:
+    head = file.head(DOCUMENT_BYTES + 1)
     # Of a JSON document figures are read, and no lines of tables.
     small = len(head) <= DOCUMENT_BYTES
     inside = {LOG, *([METRIC] * small), *([TABLE, PROFILE] * (small and not _is_json(head)))}
@@ -86,7 +91,7 @@ def ingest_any(
         if fits is Fit.NONE or (fits is Fit.PART and kind not in inside):
             continue
         if kind == LOG:
-            result = _put_log(into, log or scan_log(file, report))
+            result = _put_log(into, log or scan_log(file, into.report))
         else:
             result = _PUT[kind](into, file)
         if result is None:
@@ -106,6 +111,18 @@ def ingest_any(
     # A table that lacks an option, next to what could be read, is not silently skipped.
     lacking = [r for r in found if r.status == "unusable" and r.code == _NO_OP]
     return [*(added or known[:1]), *lacking]
+
+
+def _of_another_program(file: Input) -> Ingested | None:
+    """What to give instead of a format that its program keeps to itself.
+
+    Such a file may hold lines of a log: Nsight Systems keeps what the program printed.
+    """
+    name = file.path.lower().removesuffix(".gz").removesuffix(".zst").removesuffix(".xz")
+    export = next((words for end, words in _EXPORTS.items() if name.endswith(end)), None)
+    if export is None:
+        return None
+    return unusable(file.path, OTHER_KIND, export, size=file.size_bytes, truncated=file.truncated)
 
 
 def _is_json(head: bytes) -> bool:
@@ -141,11 +158,7 @@ _PUT: dict[str, Callable[[_Into, Input], Ingested]] = {
 def _rejected(found: list[Ingested], file: Input) -> Ingested:
     """The one result of a file that no reader can use: what the user can mend, else all kinds."""
     mendable = ((r.code, r.reason) for r in found if r.code not in _OF_ONE_KIND)
-    name = file.path.lower().removesuffix(".gz").removesuffix(".zst").removesuffix(".xz")
-    export = next((words for end, words in _EXPORTS.items() if name.endswith(end)), None)
     code, reason = next(mendable, (OTHER_KIND, _NOTHING))
-    if export is not None:
-        code, reason = OTHER_KIND, export
     return unusable(file.path, code, reason, size=file.size_bytes, truncated=file.truncated)
 
 

@@ -251,9 +251,10 @@ class _Joiner:
         )
 
     def within_process(self, indices: list[int]) -> list[int]:
-        """Join the handles of a process that drives all devices of a communicator.
+        """Join the handles of processes that drive several devices of one communicator each.
 
-        They are as many as its ranks, made the same calls, and no other process did.
+        They are as many as its ranks and made the same calls. Where several communicators made
+        them, the lines of each follow those of another, from other processes.
         returns  the other handles
         """
         alike: dict[tuple[int | None, int], list[int]] = defaultdict(list)
@@ -261,9 +262,15 @@ class _Joiner:
             alike[self.handles[i].nranks, self.digests[i]].append(i)
         joined: set[int] = set()
         for (nranks, digest), group in alike.items():
-            alone = len({self.handles[i].process for i in group}) == 1
-            if alone and len(group) == nranks and nranks > 1 and digest != _NO_CALLS:
-                self._fill(group, "inferred")
+            if nranks is None or nranks < 2 or len(group) % nranks or digest == _NO_CALLS:
+                continue
+            rows = sorted(group, key=lambda i: self.handles[i].first_line)
+            jobs = [rows[at : at + nranks] for at in range(0, len(rows), nranks)]
+            processes = [Counter(self.handles[i].process for i in job) for job in jobs]
+            disjoint = len(set().union(*processes)) == sum(len(of_job) for of_job in processes)
+            if disjoint and all(max(of_job.values()) > 1 for of_job in processes):
+                for job in jobs:
+                    self._fill(job, "inferred")
                 joined.update(group)
         return [i for i in indices if i not in joined]
 

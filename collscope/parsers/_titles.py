@@ -38,5 +38,6 @@ class Titles:
         text = alone[0].strip()
         comment = text.startswith("#") and not heading
         text = text.lstrip("#* ").rstrip("*: ")
-        if text and not comment and not _NO_PROSE.search(text):
+        # A heading ends the section above it, also if it names a program.
+        if text and not comment and (heading or not _NO_PROSE.search(text)):
             self.title = text[:_LONGEST]

@@ -77,6 +77,7 @@ class _Row(msgspec.Struct, frozen=True):
     """One size of one operation, as printed."""
 
     line: int
+    table: int  # counted from 1
     op: Op
     size: float  # bytes
     exact: bool  # the printed size is not rounded
@@ -114,17 +115,19 @@ def _rows(text: str | Iterable[str], notes: Notes) -> tuple[list[_Row], int]:
     found: list[_Row] = []
     op: Op | None = None
     inside = False
+    tables = 0
     line_number = 0
     for line_number, raw in enumerate(text_lines(text), start=1):
         line = raw[:400].expandtabs()
         if _HEADER.match(line):
             inside, op = True, None
-        elif _STRAGGLERS.match(line):
+            tables += 1
+        elif _STRAGGLERS.match(line) or line.startswith("```"):
             inside = False
         elif inside:
             match = _ROW.fullmatch(line)
             if match is not None and op is not None:
-                found.append(_row(match, line_number, op))
+                found.append(_row(match, line_number, tables, op))
             elif (name := _OPERATION.fullmatch(line.strip())) is not None and name[1] in _BY_NAME:
                 op = _BY_NAME[name[1]]
             elif line.strip() and line[0] == " ":
@@ -136,11 +139,12 @@ def _rows(text: str | Iterable[str], notes: Notes) -> tuple[list[_Row], int]:
     return found, line_number
 
 
-def _row(match: re.Match[str], line: int, op: Op) -> _Row:
+def _row(match: re.Match[str], line: int, table: int, op: Op) -> _Row:
     size = float(match["size"]) * _UNITS[match["unit"]]
     # 2.0 KB is 2048 bytes or up to five more; a size in bytes is what it is.
     return _Row(
         line=line,
+        table=table,
         op=op,
         size=size,
         exact=match["unit"] == "B" and size == int(size),
@@ -164,6 +168,8 @@ def _ranks(row: _Row) -> int | None:
 
 def _measurement(row: _Row, nranks: int | None) -> Measurement:
     parts = nranks if row.op in _PER_RANK else 1
+    # A summary contains what an earlier one did, or is of another run: their median is of none.
+    label = None if row.table == 1 else f"DeepSpeed summary {row.table}"
     size = None if parts is None or row.size * parts >= _LIMIT else round(row.size * parts)
     # 0.00 ms only means less than 5 µs.
     time_us = row.mean_ms * 1000 if row.mean_ms > 0 else None
@@ -179,6 +185,7 @@ def _measurement(row: _Row, nranks: int | None) -> Measurement:
         busbw_gbps=bus_bandwidth(row.op, size=size, time_s=time_s, nranks=nranks),
         reported_busbw_gbps=row.busbw / 8,
         method=METHOD,
+        label=label,
         message=None if row.exact else "size rounded by DeepSpeed",
         line=row.line,
     )

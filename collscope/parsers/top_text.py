@@ -38,6 +38,7 @@ _IDLE = re.compile(
     r"|\s*(?:select|from|where|order|limit|group)\b.*|\s*\.\w+.*",
     re.IGNORECASE,
 )
+_WHOLE = 100.01  # percent, as rounded
 _RULER = re.compile(r"\s*-+(?:\s+-+)+\s*")
 
 
@@ -238,7 +239,13 @@ def _bare_row(line: str) -> list[str] | None:
     cells = _listed(line, mark="|", width=_BARE.width)
     if len(cells) != _BARE.width or not cells[0].strip():
         return None
-    return cells if all(number(cell) is not None for cell in cells[1:]) else None
+    values = [number(cell) for cell in cells[1:]]
+    if None in values:
+        return None
+    calls, total, mean, percentage = (float(value) for value in values if value is not None)
+    # abc123 | 20000 | 126.3 | 19873.7 | 1560.80 is a row of another table: its mean is none.
+    same = calls >= 1 and abs(total / calls - mean) <= max(1.0, 0.01 * mean)
+    return cells if same and 0 <= percentage <= _WHOLE else None
 
 
 READER = text_profile_reader("top_text", sniff_text, lambda text: one_profile(parse(text)))

@@ -56,12 +56,12 @@ def make_plan(source: Source, progress: Progress) -> Planned:
         return Planned(_plan_file(source.plan, source.mode))
     if source.sweep is not None:
         return _sweep(source)
-    with opened(source, progress) as connection:
-        return recorded(connection, source)
+    with open_run(source, progress) as connection:
+        return plan_of_run(connection, source)
 
 
 @contextmanager
-def opened(source: Source, progress: Progress) -> Iterator[sqlite3.Connection]:
+def open_run(source: Source, progress: Progress) -> Iterator[sqlite3.Connection]:
     """The store of the recorded run; logs on the command line go into a temporary one."""
     if not source.logs:
         with reading(source.db) as connection:
@@ -76,7 +76,7 @@ def opened(source: Source, progress: Progress) -> Iterator[sqlite3.Connection]:
             yield connection
 
 
-def recorded(connection: sqlite3.Connection, source: Source) -> Planned:
+def plan_of_run(connection: sqlite3.Connection, source: Source) -> Planned:
     """The plan of a recorded run of an open store.
 
     raises  InputError when it holds no calls, or none that can be replayed
@@ -136,7 +136,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def choose(planned: Planned, choice: Choice) -> Planned:
-    """The classes asked for, remapped to fewer ranks where that is asked for.
+    """The requested classes, remapped to fewer ranks on request.
 
     raises  UsageError when nothing is left
     """

@@ -158,7 +158,7 @@ def _started(
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,  # Hydra speaks of a dead rank there
+            stdout=subprocess.PIPE,  # Hydra reports a dead rank there
             stderr=subprocess.STDOUT,
             start_new_session=True,
             close_fds=False,  # a rank talks to its launcher through an inherited descriptor

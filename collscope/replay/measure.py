@@ -35,8 +35,8 @@ from collscope.replay.mpi import RUN_ALONE, LaunchedRank, launcher_words
 from collscope.replay.plan import Plan
 from collscope.replay.probe import probe
 from collscope.replay.results import (
-    crowded,
     digest,
+    oversubscription_note,
     rccl_replayer_layout,
     read_results,
     relabel,
@@ -58,7 +58,7 @@ from collscope.units import are, count, count_of
 # What the replayer's exit statuses mean. It has printed what was wrong.
 _ERRORS: dict[int, type[CollscopeError]] = {2: UsageError, 3: InputError, 5: MissingToolError}
 _BAD = ("wrong", "failed", "timeout", "contradictory")
-# MPICH aborts by itself where it finds a PMI that it does not speak, and names no remedy.
+# MPICH aborts by itself where it finds a PMI that it does not support, and names no remedy.
 _PMI_OF_SLURM = (
     " If MPI could not start: MPICH needs 'srun --mpi=pmi2', Open MPI 'srun --mpi=pmix'."
 )
@@ -130,7 +130,9 @@ def measure_parts(parts: Sequence[PlanPart], session: Session, target: Target) -
         error = ReplayError(
             f"{replayer}: ended without a result. Check that it is collscope-replayer."
         )
-    return Outcome(measurements, error, crowded(measurements, nranks, _cores(session.place)))
+    return Outcome(
+        measurements, error, oversubscription_note(measurements, nranks, _cores(session.place))
+    )
 
 
 def _cores(place: LaunchedRank | None) -> int:

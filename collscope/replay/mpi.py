@@ -1,4 +1,4 @@
-"""Under which launcher this process runs, and how each launcher is asked for ranks.
+"""Under which launcher this process runs, and how each launcher starts ranks.
 
 Flags differ by implementation: Hydra (MPICH, Intel MPI) stops at `--oversubscribe` and
 `--allow-run-as-root`, and Open MPI refuses to start without them where they apply.

@@ -46,7 +46,7 @@ class Relay:
         self._write("")
 
     def show(self, text: str) -> None:
-        """Say on the terminal how far the job is, until the next line."""
+        """Show the job's progress on the terminal, until the next line."""
         self._write(text, passing=True)
 
     def _read(self) -> None:

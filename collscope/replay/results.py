@@ -70,7 +70,9 @@ def _relabelled(lines: Sequence[str], suffix_of: Mapping[int, str]) -> Iterator[
         yield out.getvalue()
 
 
-def crowded(measurements: Sequence[Measurement], nranks: int, cores: int) -> Note | None:
+def oversubscription_note(
+    measurements: Sequence[Measurement], nranks: int, cores: int
+) -> Note | None:
     """The note where ranks on CPU memory share cores, so that they wait to be scheduled.
 
     nranks  processes of the replay, spread evenly over the nodes of the measurements

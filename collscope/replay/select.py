@@ -23,11 +23,11 @@ def select(
     min_share: float | None = None,
     limit: int | None = None,
 ) -> Planned:
-    """The classes asked for; they keep their ids, and steps lose what is left out.
+    """The requested classes; they keep their ids, and steps lose what is left out.
 
-    only       parted by commas: an operation, a class id, or `operation:size` with the nccl-tests
-               size S of one call, as in `allreduce,12,alltoall:64K`. Ids are those of the run that
-               the plan was made from, else of the plan
+    only       separated by commas: an operation, a class id, or `operation:size` with the
+               nccl-tests size S of one call, as in `allreduce,12,alltoall:64K`. Ids
+               are those of the run that the plan was made from, else of the plan
     min_share  0 … 1, of the weight of all classes of the plan
     limit      number of classes, those of the largest weight
     raises     UsageError when an item of `only` fits no class, `min_share` is no share, or nothing

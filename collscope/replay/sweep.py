@@ -21,7 +21,7 @@ from collscope.replay.plan import (
 from collscope.units import parse_size
 
 _RANGE = re.compile(r"([^.*+]+(?:\.\d+[^.*+]*)?)\.\.([^*+]+)(?:([*+])(.+))?")
-_MOST_SIZES = 10_000  # more is a slip of the pen
+_MOST_SIZES = 10_000  # more is a mistake
 _Key = tuple[Op, Datatype, bool, int]  # operation, datatype, in-place, count
 IN_PLACE = {"no": (False,), "yes": (True,), "both": (False, True)}
 
@@ -31,9 +31,9 @@ def sweep_plan(
 ) -> Planned:
     """A plan of every operation, datatype and size on one communicator of all ranks.
 
-    text       `OPS:SIZES`, both parted by commas: `allreduce,allgather:1K..4G*2,6G`; a size is
+    text       `OPS:SIZES`, both separated by commas: `allreduce,allgather:1K..4G*2,6G`; a size is
                `N`, `FIRST..LAST` (doubling), `FIRST..LAST*FACTOR` or `FIRST..LAST+STEP`
-    datatypes  parted by commas
+    datatypes  separated by commas
     in_place   no, yes or both; operations that the libraries do not do in place run out of place
     raises     UsageError for what cannot be understood
 

@@ -81,7 +81,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def usable(self) -> bool:
-        """True where what protocols leave is asked for, not the limit."""
+        """True for the bound that protocols leave, not the limit."""
         return self.links < 1 or self.network < 1
 
 

@@ -100,7 +100,7 @@ def _files() -> dict[str, Path]:
 
 @cache
 def _shipped(name: str) -> System:
-    """A shipped system; each file is parsed when it is first asked for."""
+    """A shipped system; each file is parsed at its first use."""
     file = _files()[name]
     return parse_system(file.read_text(encoding="utf-8"), file.name)
 

@@ -70,7 +70,7 @@ AnyRoofs: TypeAlias = "SystemRoofs | FitRoofs"
 def make_roofs(
     system: str | None, rows: Iterable[Measurement], *, multicast: bool = True
 ) -> AnyRoofs | None:
-    """What was asked for: a system by name, `fit`, or nothing.
+    """The requested roofs: of a system by name, `fit`, or nothing.
 
     multicast  False: the job's switches do not reduce, by its log
     raises     InputError for an unknown system, NoVerdictError when there is nothing to fit

@@ -26,9 +26,9 @@ def minimum_cut(
     a valid bound, not always the smallest.
     """
     if len(wiring.capacity) <= ENUMERATED_NODES:
-        from collscope.roofline.every_set import smallest_of_all  # noqa: PLC0415 - numpy
+        from collscope.roofline.every_set import smallest_of_all_cuts  # noqa: PLC0415 - numpy
 
-        return smallest_of_all(wiring, weight, inside, outside)
+        return smallest_of_all_cuts(wiring, weight, inside, outside)
     if weight is Weight.ONE:
         return _smallest_flow(wiring, inside, outside)
     if weight is Weight.INSIDE:

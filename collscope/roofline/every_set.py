@@ -7,7 +7,9 @@ import numpy as np
 from collscope.roofline.wiring import Cut, Weight, Wiring, divisor
 
 
-def smallest_of_all(wiring: Wiring, weight: Weight, inside: int | None, outside: int | None) -> Cut:
+def smallest_of_all_cuts(
+    wiring: Wiring, weight: Weight, inside: int | None, outside: int | None
+) -> Cut:
     """Minimum over every set of nodes, as bit masks built by doubling: one pass per node."""
     capacity = np.array(wiring.capacity)
     leaving = np.zeros(1)

@@ -1,4 +1,4 @@
-"""What a ceiling is asked for and what it answers: answers without a system load no more."""
+"""Request and answer of a ceiling; answers without a system load no more."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IMPOSSIBLE = "more than any schedule over these links reaches"
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """What a roof is asked for: the size-dependent part of a class.
+    """Request of a roof: the size-dependent part of a class.
 
     size_bytes  nccl-tests size S
     algorithm   the library's name where it is known: NVLS, CollNet and MSCCL have other ceilings

@@ -1,1 +1,1 @@
-"""What the traces of all ranks tell together: waiting, overlap, and what a change would give."""
+"""What the traces of all ranks show together: waiting, overlap, and what a change would give."""

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """What the traces of one job tell together, as the store keeps it with the run."""
+    """What the traces of one job show together, as the store keeps it with the run."""
 
     rows: Rows
     calls: Calls
     clocks: Clocks
     times: CallTimes
     steps: Steps
-    exposed: Ints  # (rows,) ns of each collective with no compute kernel beside it
-    host: tuple[HostCalls | None, ...]  # calls of each trace's host, where told
+    exposed: Ints  # (rows,) ns of each collective that compute does not hide
+    host: tuple[HostCalls | None, ...]  # calls of each trace's host, where recorded
 
     def recorded(self, steps: int | None = None, *, uneven: bool = False) -> RecordedJob:
         """Steps and dependencies, for predictions.

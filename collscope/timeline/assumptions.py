@@ -1,4 +1,4 @@
-"""What a record does not tell, and what is assumed instead, each with its source (pure)."""
+"""What a record does not show, and what is assumed instead, each with its source (pure)."""
 
 from __future__ import annotations
 

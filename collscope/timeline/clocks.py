@@ -50,7 +50,7 @@ class Clocks(msgspec.Struct, frozen=True):
 
 
 def estimate_clocks(rows: Rows, calls: Calls) -> Clocks:
-    """Clocks of all traces; those on one host, where hosts are told, share one."""
+    """Clocks of all traces; those on one host, where hosts are known, share one."""
     clock = _clock_of_trace(rows)
     table = call_ends(rows, calls, clock)
     estimate = _join(table, int(clock.max(initial=-1)) + 1)
@@ -76,7 +76,7 @@ def estimate_clocks(rows: Rows, calls: Calls) -> Clocks:
 
 
 def _clock_of_trace(rows: Rows) -> Ints:
-    """Number of the clock of each trace: one per host, and one per trace that tells no host."""
+    """Number of the clock of each trace: one per host, and one per trace without a host."""
     known: dict[tuple[str, object], int] = {}
     keys = [("host", h) if h else ("trace", t) for t, h in enumerate(rows.hosts)]
     return np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.int64)

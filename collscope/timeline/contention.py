@@ -1,7 +1,7 @@
-"""How much slower compute kernels are beside collectives, as the record itself tells it (pure).
+"""How much slower compute kernels are beside collectives, from the record itself (pure).
 
 The same kernel of every step and rank is launched at the same place of the step. Where it ran
-beside a collective in one and alone in another, the two durations tell its slowdown: a matrix
+beside a collective in one and alone in another, the two durations give its slowdown: a matrix
 product that fills all multiprocessors but once may need nearly twice as long, a copy a few percent
 more. A collective that waits for its last rank takes its part, too: its kernel holds
 multiprocessors.

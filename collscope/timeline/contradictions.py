@@ -51,16 +51,18 @@ def _ends(timeline: Timeline) -> Iterable[Diagnostic]:
     impossible = int(timeline.times.impossible.sum())
     if impossible > 1 and impossible * ROWS_PER_EXCEPTION > len(timeline.calls):
         text = (
-            f"of {count(len(timeline.calls), 'call')} many have ranks that leave before another"
-            " comes, which no difference of clocks explains: a clock jumped, or times are wrong"
+            f"of {count(len(timeline.calls), 'call')} many have ranks that leave before "
+            "another arrives. No clock offset explains that: a clock jumped, or times are "
+            "wrong"
         )
         yield Diagnostic(Severity.DATA_LOSS, "ends_apart", text, count=impossible)
         return
     early = int(_left_early(timeline).sum())
     if early > MAX_HELD_UP_CALLS and early * CALLS_PER_HELD_UP > len(timeline.calls):
         text = (
-            f"of {count(len(timeline.calls), 'call')} many have ranks that leave long before the"
-            " others, by more than half of the transfer: starts or lengths of rows are wrong"
+            f"of {count(len(timeline.calls), 'call')} many have ranks that leave long before "
+            "the other ranks, by more than half of the transfer: starts or lengths of rows "
+            "are wrong"
         )
         yield Diagnostic(Severity.DATA_LOSS, "ends_apart", text, count=early)
 
@@ -103,8 +105,9 @@ def _drifts(timeline: Timeline) -> Iterable[Diagnostic]:
             largest = max(largest, abs(drift))
     if ranks:
         text = (
-            f"ranks whose clocks drift by up to {largest:.2%} against the other ranks', which no"
-            f" clock of a computer does (first: rank {ranks[0]}): times of the ranks do not compare"
+            f"clocks of ranks drift by up to {largest:.2%} against the clocks of the other "
+            f"ranks, which no computer clock does (first: rank {ranks[0]}): times of the "
+            "ranks cannot be compared"
         )
         yield Diagnostic(Severity.DATA_LOSS, "clock_drift", text, count=len(ranks))
 
@@ -129,8 +132,9 @@ def _jumps(timeline: Timeline) -> Iterable[Diagnostic]:
             longest = max(longest, jump)
     if ranks:
         text = (
-            f"ranks whose clock jumps within the trace, by up to {format_time(longest)} against the"
-            f" other ranks' (first: rank {ranks[0]}): times before and after it do not compare"
+            f"clocks of ranks jump within the trace, by up to {format_time(longest)} against "
+            f"the clocks of the other ranks (first: rank {ranks[0]}): times before and after "
+            "the jump cannot be compared"
         )
         yield Diagnostic(Severity.DATA_LOSS, "clock_jump", text, count=len(ranks))
 
@@ -207,7 +211,7 @@ def _spread(level: Floats, kind: Ints) -> float:
 
 
 def _launches(rows: Rows, steps: Steps) -> Iterable[Diagnostic]:
-    """Steps that were found by launches, many of which lack."""
+    """Steps found by launches, where many launches are missing."""
     if steps.source not in ("kernels", "period"):
         return
     lacking = few = 0
@@ -220,14 +224,16 @@ def _launches(rows: Rows, steps: Steps) -> Iterable[Diagnostic]:
         lacking, few = lacking + unknown * many, few + unknown * (not many)
     if few and not lacking:
         text = (
-            "kernels and copies without the call that launched them, though others have theirs:"
-            " calls were lost, or the file is damaged, and the steps that these begin are off"
+            "kernels and copies without the call that launched them, though other kernels "
+            "have theirs: calls were lost, or the file is damaged, and the steps that these "
+            "begin are off"
         )
         yield Diagnostic(Severity.NOTICE, "launch_unknown", text, count=few)
     if lacking:
         text = (
-            "kernels and copies without the call that launched them, though others have theirs:"
-            " calls were removed from the traces, or lost, and steps are not known without them"
+            "kernels and copies without the call that launched them, though other kernels "
+            "have theirs: calls were removed from the traces, or lost, and steps are not "
+            "known without them"
         )
         yield Diagnostic(Severity.DATA_LOSS, "launches_unknown", text, count=lacking)
 
@@ -245,9 +251,9 @@ def _queued(rows: Rows) -> Iterable[Diagnostic]:
             most, number = max(most, float(idle.sum() / span)), number + len(idle)
     if ranks:
         text = (
-            f"the GPU of rank {ranks[0]}{' and others' * (len(ranks) > 1)} runs nothing for up to"
-            f" {100 * most:.0f} % of the time although the next kernel has been launched: rows are"
-            " missing or too short, or another process uses the GPU"
+            f"the GPU of rank {ranks[0]}{' and others' * (len(ranks) > 1)} runs nothing for "
+            f"up to {100 * most:.0f} % of the time although the next kernel has been "
+            "launched: rows are missing or too short, or another process uses the GPU"
         )
         yield Diagnostic(Severity.NOTICE, "idle_while_queued", text, count=number)
 
@@ -272,7 +278,7 @@ def _queued_idle(start: Ints, end: Ints, launch: Ints) -> Ints:
 
 def _steps(timeline: Timeline, steps: Steps) -> Iterable[Diagnostic]:
     """Steps of ranks that meet in collectives, and so last equally long, that do not."""
-    # A trace of one step, as was said, begins where its profiler did: that is a window, too.
+    # A trace of one step, as given at ingest, begins where its profiler did: that is a window, too.
     alone = steps.source == "given" and steps.count.max(initial=0) == 1
     if steps.source == "window" or alone or not len(steps.traces):
         return
@@ -284,7 +290,7 @@ def _steps(timeline: Timeline, steps: Steps) -> Iterable[Diagnostic]:
         if own.max() > MAX_STEP_RATIO * own.min():
             least, most = format_time(float(own.min())), format_time(float(own.max()))
             text = (
-                f"steps of ranks that wait for each other take {least} to {most}: they are not the"
-                " same steps, or rows are lost, and the step time is not known"
+                f"steps of ranks that wait for each other take {least} to {most}: they are "
+                "not the same steps, or rows are lost, and the step time is not known"
             )
             yield Diagnostic(Severity.DATA_LOSS, "steps_differ", text, count=len(own))

@@ -1,8 +1,8 @@
 """Kernels of Send and Recv that name no peer, and the kernels they exchange with (pure).
 
-A profiler calls them SendRecv, and tells no peer. Both kernels of an exchange run at once and end
+A profiler calls them SendRecv, and names no peer. Both kernels of an exchange run at once and end
 together, but for a sender whose bytes fit the library's buffer: it leaves before its receiver
-comes. Ranks that exchange do so again and again, so that pairs of ranks tell chance from exchange.
+comes. Ranks that exchange do so repeatedly, so that pairs of ranks separate exchange from chance.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Bools = npt.NDArray[np.bool_]
 def with_exchanges(rows: Rows, calls: Calls, clocks: Clocks) -> tuple[Calls, Clocks]:
     """`calls` and behind them one for each Send, Recv or SendRecv that had no partner.
 
-    Those whose partner the clock tells have two parts; the others one, of two ranks expected.
+    Those whose partner the clock shows have two parts; the rest one, of two ranks expected.
     SendRecv kernels of two ranks that were matched by their order alone are among them. Traces of
     ranks that exchange share a clock: theirs can be compared.
     """
@@ -54,7 +54,7 @@ def with_exchanges(rows: Rows, calls: Calls, clocks: Clocks) -> tuple[Calls, Clo
 
 
 def _by_order(calls: Calls, comparable: Bools) -> Bools:
-    """Calls of SendRecv kernels of two ranks, any of which may have sent without waiting."""
+    """Calls of SendRecv kernels of two ranks; any of them may have sent without waiting."""
     unclear = np.array([c.op is Op.SEND_RECV for c in calls.classes] + [False])[calls.class_]
     members = [g.members for g in calls.groups]
     two = np.array([len(m) == 2 and comparable[m[0], m[1]] for m in members] + [False], dtype=bool)
@@ -73,7 +73,7 @@ def _exchanging(calls: Calls) -> Iterator[list[int]]:
 
 
 def _joined(clocks: Clocks, together: list[list[int]]) -> Clocks:
-    """Clocks of which those of the traces in each list are of one component."""
+    """Clocks where the traces of each list form one component."""
     component = clocks.component.copy()
     for traces in together:
         component[np.isin(component, component[traces])] = component[traces].min()
@@ -119,7 +119,7 @@ def _pairs(rows: Rows, clocks: Clocks, row: Ints, comparable: Bools) -> Ints:
 
 
 def _comparable(rows: Rows, clocks: Clocks) -> Bools:
-    """Pairs of traces whose times may be compared: hosts that are not told may be the same."""
+    """Pairs of traces whose times may be compared: unknown hosts may be the same."""
     told = np.array([host is not None for host in rows.hosts], dtype=bool)
     same = clocks.component[:, None] == clocks.component[None, :]
     unlike = np.arange(len(told))[:, None] != np.arange(len(told))[None, :]

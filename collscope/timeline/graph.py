@@ -41,7 +41,7 @@ class Edges(msgspec.Struct, frozen=True):
 class Following(msgspec.Struct, frozen=True):
     """The other way round: what follows each node, and what it does.
 
-    Behind all nodes, counted as in `Graph.before`, count the ends of rows, of which only those of
+    Behind all nodes, counted as in `Graph.before`, count the ends of rows, and only those of
     compute kernels are used: whatever waits for such a row follows its end.
     """
 
@@ -72,7 +72,7 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
     work: Ints  # (nodes,) ns of the host
     part: Ints  # (nodes,) -1: the node is no end of a collective's part
     time: Ints  # (nodes,) recorded, common clock
-    row: Ints  # (nodes,) row that starts or ends here, or came last; -1: a synchronising call
+    row: Ints  # (nodes,) row that starts or ends here, or ended last; -1: a synchronising call
     trace: npt.NDArray[np.int32]  # (nodes,)
     duration: Ints  # (rows,) ns, as recorded; 0 for collectives, whose ends are nodes
     compute: Bools  # (rows,) a kernel that is no collective

@@ -1,8 +1,8 @@
 """Waits and late ranks by the kernel trace in RCCL's logs, by the rules for traces (pure).
 
 Every GPU stamps its kernels with a clock of its own. In the guide's log those of eight GPUs of one
-host are 0.7 ms apart, so that not even ranks of one host are taken to share one: the ends of the
-calls tell the offsets (`collscope.timeline.clocks`), and what is assumed is that all ranks leave a
+host are 0.7 ms apart, so that not even ranks of one host are assumed to share one: the ends of the
+calls give the offsets (`collscope.timeline.clocks`), and we assume that all ranks leave a
 synchronising call together.
 """
 
@@ -26,7 +26,7 @@ from collscope.timeline.waits import call_times, rank_times
 
 
 class KernelWaits(msgspec.Struct, frozen=True):
-    """What the kernel trace of a run's logs tells together. Times in ns."""
+    """What the kernel trace of a run's logs shows together. Times in ns."""
 
     kernels: dict[int, tuple[int, int]]  # transfer and wait of each kernel where both are known
     ranks: tuple[tuple[int, RankTimes, LateRank], ...]  # one of its kernels, by rank
@@ -73,7 +73,7 @@ def _rows(
     gpu: Sequence[int],
     ranks: Sequence[int | None],
 ) -> Rows:
-    """Kernels as rows of traces, one trace a GPU; what a kernel trace does not tell is unknown.
+    """Kernels as rows of traces, one trace a GPU; what a kernel trace lacks is unknown.
 
     A GPU whose rank is not known gets a number that no rank has.
     """

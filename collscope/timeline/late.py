@@ -26,14 +26,14 @@ def late_ranks(
 ) -> list[LateRank]:
     """All ranks, the one that is late most in total first.
 
-    exposed  (rows,) ns of each collective with no compute kernel beside it; None: not known, and
-             then every lateness counts for the rank that came last
+    exposed  (rows,) ns of each collective that compute does not hide; None: not known, and
+             then every lateness counts for the rank that arrived last
 
     Only synchronising calls count that all ranks with a trace took part in. A rank is named when
     its share of all lateness, or the share that it is the first cause of, is three even shares or
-    75 % (two thirds, where it comes last twice as often as an even share), in three calls at least,
-    its typical lateness is beyond three times the clocks' error, and it costs 1 % of the ranks'
-    time in calls.
+    75 % (two thirds, where it arrives last twice as often as an even share), in three calls or
+    more, its typical lateness is beyond three times the clocks' error, and it costs 1 % of the
+    ranks' time in calls.
     """
     synchronising = np.array([c.op.synchronises for c in calls.classes] + [False])
     good = synchronising[calls.class_] & (calls.seen == calls.expected) & (calls.seen > 1)

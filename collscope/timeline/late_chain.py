@@ -54,7 +54,7 @@ def inherited_lateness(
 ) -> Inheritance:
     """Inherited lateness of all ranks.
 
-    exposed  (rows,) ns of each collective with no compute kernel beside it
+    exposed  (rows,) ns of each collective that compute does not hide
     late     (calls,) those whose lateness counts
     """
     own = np.zeros(traces)

@@ -108,7 +108,7 @@ def _between(calls: Calls, part: Ints, rows: Ints) -> int:
 def _aligned(rows: Rows, calls: Calls, part: Ints) -> tuple[Floats, Floats]:
     """Starts and ends of these parts, without what a trace is always ahead by.
 
-    The clocks are those that the ends give. What is the same in every call of a rank says nothing:
+    The clocks are those that the ends give. What is the same in every call of a rank shows nothing:
     a slower GPU ends its compute later each time.
     """
     clocks = estimate_clocks(rows, calls)
@@ -138,7 +138,7 @@ def _spread(times: Floats, call: npt.NDArray[np.intp]) -> Floats:
 def _slope(start: Floats, length: Floats, call: npt.NDArray[np.intp]) -> float:
     """Of the lengths over the arrivals, both against the mean of their call.
 
-    The widest tenth is left out: a call that was held up says nothing of the rest.
+    The widest tenth is left out: a call that was held up shows nothing about the rest.
     """
     counts = np.bincount(call)
     late = start - (np.bincount(call, start) / counts)[call]

@@ -76,9 +76,9 @@ def warm_until(rows: Rows, calls: Calls, times: CallTimes) -> Ints:
 
 
 def own_warm_until(rows: Rows) -> Ints:
-    """Per trace the end of the warm-up as it alone tells; before all rows if there is none.
+    """Per trace the end of the warm-up by that trace alone; before all rows if there is none.
 
-    The first collectives of its streams that last far longer than its others. What is said of one
+    The first collectives of its streams that last far longer than its others. What holds for one
     file does not depend on those that lie beside it: no other rank counts.
     """
     until = np.full(len(rows.ranks), np.iinfo(np.int64).min)

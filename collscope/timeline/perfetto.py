@@ -1,7 +1,7 @@
 """Collectives of all ranks as trace events for Perfetto and chrome://tracing (pure).
 
 One process per rank, one thread per stream and one for the steps; waiting and transfer are slices
-of their own, and arrows lead from the rank that came last to those that waited for it. A timeline
+of their own. Arrows lead from the rank that arrived last to the waiting ranks. A timeline
 that was simulated stands below the recorded one, rank by rank.
 source  Trace Event Format (Google): phases M, X, s and f; times in µs
 """
@@ -60,7 +60,7 @@ def trace_events(
     """Events of all collectives on the common clock, metadata first.
 
     most_parts  kernels at most; where there are more, whole calls are left out, the shortest first
-    recorded    tells steps and what held up the rank that came last; None: neither is shown
+    recorded    has steps and what held up the rank that arrived last; None: neither is shown
     simulated   a timeline of `recorded` to be shown beside it
     marked      causes of long steps by their names, and where they are
     """
@@ -111,7 +111,7 @@ def _simulated(timeline: Timeline, recorded: RecordedJob, simulated: Simulated) 
 
 
 def _held_up(timeline: Timeline, recorded: RecordedJob, chosen: Ints) -> dict[int, str]:
-    """What held up the rank that came last in each call, where one did."""
+    """What held up the rank that arrived last in each call, where one did."""
     rows, calls, graph = timeline.rows, timeline.calls, recorded.graph
     late = chosen[timeline.times.last[chosen] >= 0]
     last = np.flatnonzero(

@@ -40,14 +40,14 @@ class RecordedJob(msgspec.Struct, frozen=True, dict=True):
     linked: Calls
     linked_times: CallTimes
     full: bool  # the profiler recorded CPU activities, too
-    host_calls: bool  # all traces tell the calls of their hosts
-    event_records: bool  # and those that wait for events tell the records of these, too
+    host_calls: bool  # all traces have the calls of their hosts
+    event_records: bool  # and those that wait for events have their records too
 
     @property
     def blocks(self) -> float | None:
-        """Thread blocks of the collectives' kernels, the median by time; None where not told."""
+        """Thread blocks of the collectives' kernels, the median by time; None where not known."""
         blocks = thread_blocks(self.rows, self.linked)[self.linked.call_of_part]
-        order = np.argsort(blocks)[: np.isfinite(blocks).sum()]  # NaN comes last
+        order = np.argsort(blocks)[: np.isfinite(blocks).sum()]  # NaN is last
         spent = np.cumsum((self.linked_times.end - self.linked_times.start)[order])
         return float(blocks[order][np.searchsorted(spent, spent[-1] / 2)]) if len(order) else None
 
@@ -141,7 +141,7 @@ def lone_exchanges(recorded: RecordedJob) -> tuple[float | None, float]:
 
 
 def recorded_transfers(recorded: RecordedJob) -> Floats:
-    """Transfer of each part; where waiting cannot be told from it, the shortest of its class.
+    """Transfer of each part; where waiting cannot be separated from it, the shortest of its class.
 
     The shortest of its call, where all ranks were seen.
     """
@@ -158,6 +158,6 @@ def recorded_transfers(recorded: RecordedJob) -> Floats:
 
 
 def thread_blocks(rows: Rows, calls: Calls) -> Floats:
-    """Thread blocks of each call's kernels; NaN where not told."""
+    """Thread blocks of each call's kernels; NaN where not known."""
     told = np.array([e.blocks or np.nan for e in rows.entries] + [np.nan])
     return told[rows.entry[calls.row[calls.offsets[:-1]]]]

@@ -21,14 +21,14 @@ class RankTimes(msgspec.Struct, frozen=True):
 
 
 class LateRank(msgspec.Struct, frozen=True):
-    """How often one rank came last, and by how much against the second last."""
+    """How often one rank arrived last, and how long after the second last."""
 
     rank: int
     calls: int  # it took part in, all ranks seen
-    last: int  # it came last by more than the clocks' error
-    behind: int  # it came last by at least half of `typical_ns`
+    last: int  # it arrived last by more than the clock error
+    behind: int  # it arrived last by at least half of `typical_ns`
     typical_ns: float  # half of its lateness stems from calls where it was this late, or later
-    mean_ns: float  # over the calls it came last in
+    mean_ns: float  # over the calls it arrived last in
     median_ns: float
     max_ns: int
     total_ns: int
@@ -106,11 +106,11 @@ class Knowledge(msgspec.Struct, frozen=True):
     host: float
     host_high: float
     host_given: bool  # the step time without the profiler was given
-    host_determined: bool  # and tells the host's pace: the host bounds the recorded step
+    host_determined: bool  # and shows the host's pace: the host bounds the recorded step
     host_bound: float  # share of the launches that the GPU had to wait for
     gpu_ns: float  # the recorded step with a host that needs no time
     rest_ns: float  # of the given step, which no pace of the recorded host explains
-    slowdown: float | None  # of compute beside collectives; None: the record does not tell it
+    slowdown: float | None  # of compute by collectives; None: the record does not show it
     blocks: float | None  # thread blocks of the new collectives' kernels, in parts of the old
     edges_told: int  # event edges whose waiting stream the traces name
     edges_inferred: int
@@ -123,8 +123,8 @@ class Knowledge(msgspec.Struct, frozen=True):
     unchanged: float  # of the collectives' kernel time, in classes without a new time
     cpu_activities: bool  # the profiler recorded them, too: a slower host
     profilers: tuple[str, ...]  # dialects of the traces; what others than kineto cost is not known
-    host_calls: bool  # all traces tell the calls of their hosts
-    event_records: bool  # and those that wait for events tell the records of these, too
+    host_calls: bool  # all traces have the calls of their hosts
+    event_records: bool  # and those that wait for events have their records too
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):

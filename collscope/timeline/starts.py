@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 class Starts(msgspec.Struct, frozen=True):
     """Starts of the collectives of a step, at the median of the steps."""
 
-    source: str  # what tells the steps
+    source: str  # where the steps come from
     ranks: tuple[int, ...]
     ns: Floats  # (ranks, collectives of a step) since the step's beginning
 

@@ -45,7 +45,7 @@ class Steps(msgspec.Struct, frozen=True):
     """
 
     # marks: the profiler's; graphs: of launches of CUDA or HIP graphs;
-    # kernels, period: of kernels, collectives; given: as many as was said;
+    # kernels, period: of kernels, collectives; given: as many as given at ingest;
     # optimizer: uneven steps, each ends with the optimizer's kernels;
     source: str  # window: none
     rows: Ints  # rows of all boundaries, boundary by boundary
@@ -239,7 +239,7 @@ def recurring_kernels(rows: Rows, trace: int) -> tuple[Ints, int | None]:
 
     What a step launches recurs in its order, whatever streams and ranks do meanwhile. None where
     nothing recurs. Rows of a trace stand in the order of their starts: on a stream that is the one
-    of their launches, of which those before the trace began are not known.
+    of their launches; launches before the trace began are not known.
     """
     mine: Ints = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
     mine = mine[(rows.kind[mine] == Kind.KERNEL) & (rows.entry[mine] < 0)]
@@ -328,7 +328,7 @@ def _are_steps(rows: Rows, launched: Ints, cuts: Ints, period: Ints) -> bool:
     period    what recurs, place by place of the period
     """
     size = np.diff(cuts)
-    # One collective after the other, and nothing else, tells of no step.
+    # One collective after another, and nothing else, shows no step.
     if (
         not len(size)
         or size.max() < 2

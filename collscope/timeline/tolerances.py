@@ -212,7 +212,7 @@ MIN_RECURRING_NAMES = 0.9
 log or save now and then."""
 
 CALLS_AROUND_WAIT = (6, 3)
-"""Calls before and behind a wait that tell what it is for. Source: a choice, PyTorch records, waits
+"""Calls before and behind a wait that show what it is for. Source: a choice, PyTorch records, waits
 and launches within so many."""
 
 CALLS_AHEAD_TO_COLLECTIVE = 3
@@ -261,8 +261,8 @@ STRAGGLER_SHARE = 0.75
 times what all others have."""
 
 FREQUENT_STRAGGLER_SHARE = 2 / 3
-"""The same of a rank that also comes last twice as often as an even share. Source: a choice, twice
-what all others have."""
+"""The same of a rank that also arrives last twice as often as an even share. Source: a choice,
+twice what all others have."""
 
 MIN_LATE_COST = 0.01
 """What a straggler costs, as a part of the ranks' time in calls. Source: a choice, less is not
@@ -384,7 +384,7 @@ MAX_UNSHARED_KERNELS = 0.5
 majority."""
 
 SAME_KERNEL_TIME = 0.001
-"""Difference of kernel times of two readings that tell the same. Source: a choice, below the noise
+"""Difference of kernel times of two readings that show the same. Source: a choice, below the noise
 of any kernel."""
 
 SAME_STEP_MISS = 0.01
@@ -413,7 +413,7 @@ LIKE_MIN_ENDS_TO_STARTS = 2
 """How much closer its ends are than its starts. Source: a choice, both are alike for compute."""
 
 LIKE_ROWS = 1_000
-"""Rows of a trace that are looked at. Source: a choice, more tell no more."""
+"""Rows of a trace that are looked at. Source: a choice, more add nothing."""
 
 LIKE_NAMES = 16
 """Names that are looked at, those of most time. Source: a choice, the cost rises with them."""

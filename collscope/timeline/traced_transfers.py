@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class CallSequence(msgspec.Struct, frozen=True):
-    """What collectives of one class and one group have in common; groups are told by ranks."""
+    """What collectives of one class and group have in common; ranks identify a group."""
 
     key: CollectiveClass
     ranks: tuple[int, ...]
@@ -51,7 +51,7 @@ def transfers_of(rows: Rows, calls: Calls, times: CallTimes) -> Transfers:
 def known_transfers(calls: Calls, times: CallTimes) -> Floats:
     """Transfer of each call, ns; NaN where not known.
 
-    Of Sends and Recvs none of which has a partner the shortest kernel is the one that waited least,
+    Of Sends and Recvs without a partner the shortest kernel is the one that waited least,
     and so is that of a rooted call whose ranks' clocks cannot be compared.
     """
     found = np.where(times.known, times.transfer, np.nan)
@@ -95,7 +95,7 @@ def call_sequences(rows: Rows, calls: Calls) -> Iterator[tuple[CallSequence, Int
 
 
 def blocks_change(recorded: RecordedJob, traced: Transfers | None) -> float | None:
-    """Thread blocks of the other run's kernels against ours, by time; None where not told."""
+    """Thread blocks of the other run's kernels against ours, by time; None where not known."""
     calls = recorded.linked
     blocks = thread_blocks(recorded.rows, calls)
     spent = np.zeros(len(calls))

@@ -35,7 +35,7 @@ class NewTime(msgspec.Struct, frozen=True):
     # ratio of the two, so that what slows them down in the job stays; without it they are taken
     # to last `time_ns` in the job.
     old_ns: float | None = None
-    bound: bool = False  # a class that is faster than `time_ns` already stays as it is
+    bound: bool = False  # a class that is faster than `time_ns` already does not change
 
 
 class Factors(msgspec.Struct, frozen=True):
@@ -129,7 +129,7 @@ def _by_class(
 
 
 def _of_untold(given: NewTime, shortest: float) -> Floats:
-    """Factors (middle, low, high) of a class of which no call was seen on all its ranks.
+    """Factors (middle, low, high) of a class without a call recorded on all its ranks.
 
     Its kernels may wait for the ranks that were not seen: the transfer is as long as the shortest
     of them, or shorter, down to what is known of it without the traces.
@@ -157,7 +157,7 @@ def _of_untold(given: NewTime, shortest: float) -> Floats:
 def _by_place(recorded: RecordedJob, traced: Transfers, factors: Floats) -> set[int]:
     """Set the factors by the calls of another run, place by place of the step; classes with any.
 
-    Where the places cannot be told, all calls of a class change by the ratio of the means.
+    Where the places are not known, all calls of a class change by the ratio of the means.
     """
     calls, times = recorded.linked, recorded.linked_times
     transfer = known_transfers(calls, times)
@@ -168,7 +168,7 @@ def _by_place(recorded: RecordedJob, traced: Transfers, factors: Floats) -> set[
         own, own_most, theirs = transfer[mine], most[mine], traced.get(sequence)
         per_step = _per_step(recorded, mine, steps)
         if theirs is None or not (np.isfinite(theirs.transfer).any() and np.isfinite(own).any()):
-            # Other ranks of the class tell it.
+            # Other ranks of the class show it.
             alike = [v for s, v in traced.items() if s.key == sequence.key]
             other = np.concatenate([np.empty(0), *(v.transfer for v in alike)])
             other_most = np.concatenate([np.empty(0), *(v.most for v in alike)])
@@ -189,7 +189,7 @@ def _by_place(recorded: RecordedJob, traced: Transfers, factors: Floats) -> set[
 
 
 def _room(key: CollectiveClass, transfer: Floats, most: Floats) -> float:
-    """By what factor the transfers of a class may be longer than they are taken to be."""
+    """By what factor the transfers of a class may be longer than we assume."""
     known = np.isfinite(transfer)
     typical = np.mean if key.size_bytes is None else np.median
     return max(1.0, float(typical(most[known]) / max(1.0, float(typical(transfer[known])))))
@@ -204,7 +204,7 @@ def _with_room(found: Floats, own: float, other: float) -> Floats:
 
 
 def _ends(longer: Floats, room: float) -> Floats:
-    """Changes (middle, low, high) of transfers of which each may be longer by `room`."""
+    """Changes (middle, low, high) of transfers, each of which may be longer by `room`."""
     middle, low, high = longer
     return np.stack([middle, np.minimum(low, low * room), np.maximum(high, high * room)])
 
@@ -243,7 +243,7 @@ def _widen_unknown(
 def _per_step(recorded: RecordedJob, mine: Ints, steps: int) -> int:
     """Calls of a sequence a step; 0 where the steps differ in it.
 
-    As the trace with the most of them tells: windows begin and end at different calls.
+    By the trace with the most of them: windows begin and end at different calls.
     """
     rows, calls = recorded.rows, recorded.linked
     part = np.flatnonzero(np.isin(calls.call_of_part, mine))

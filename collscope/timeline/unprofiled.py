@@ -1,6 +1,6 @@
 """Steps without the profiler and in another start: of one run, and the ratio of two runs' (pure).
 
-The profiler slows the hosts by a factor that no record tells, and hosts differ from start to start.
+The profiler slows the hosts by a factor that no record shows, and hosts differ from start to start.
 So the recorded steps are played with other paces of the hosts: what the GPUs need stays.
 """
 
@@ -108,7 +108,7 @@ def unprofiled_steps(recorded: RecordedJob) -> UnprofiledSteps | None:
 
 
 def _idle_without_cause(recorded: RecordedJob) -> float:
-    """Time of a step in which a GPU is idle for no cause that its trace tells, ns; of the worst.
+    """Time of a step in which a GPU is idle for no cause that its trace shows, ns; of the worst.
 
     As far as is known it is the host's: of traces without launches all of it. What good traces do
     not explain, up to `MAX_IDLE` of a step, is left out.
@@ -162,7 +162,7 @@ def step_ratio(
 def steps_enough(
     first: UnprofiledSteps, second: UnprofiledSteps, within: float, confidence: float = USUAL
 ) -> int | None:
-    """Least number of steps of each run that tells the ratio's logarithm to `within`; None: none.
+    """Least number of steps of each run that gives the ratio's logarithm to `within`; None: none.
 
     within  what other starts and the noise of the steps may make together
     """

@@ -4,7 +4,7 @@ On aligned clocks the transfer begins when the last rank arrives, and ends with 
 x = max end - max start, for rooted operations too. Without aligned clocks x = min duration, for
 operations whose ranks leave together; where both are known they check each other. No rank leaves
 such an operation before the last has come: where one did, on aligned clocks, the rows are not of
-one call, or a stamp is wrong, and nothing is told of its parts. Nor is it where a rank
+one call, or a stamp is wrong, and its parts are not known. Nor is it where a rank
 has no trace, or its trace does not reach the call: it may be the one that the others wait for.
 source  definitions as in TraceLens' and DeepSpeed's straggler reports, with the clocks removed
 """
@@ -28,13 +28,13 @@ Bools = npt.NDArray[np.bool_]
 class CallTimes(msgspec.Struct, frozen=True):
     """Columns per call and per part (a rank's row of a call); -1 where not known. Times in ns."""
 
-    known: Bools  # (calls,) the transfer can be told: all ranks of the call are there
+    known: Bools  # (calls,) the transfer is known: all ranks of the call are there
     transfer: Ints  # (calls,)
     shortest: Ints  # (calls,) the min-duration form of the transfer, for what it is valid
     start_skew: Ints  # (calls,) -1 where clocks cannot be compared
     end_skew: Ints
     arrival: Ints  # (calls,) common clock: the last rank's start
-    last: npt.NDArray[np.int32]  # (calls,) trace that came last
+    last: npt.NDArray[np.int32]  # (calls,) trace that arrived last
     lateness: Ints  # (calls,) of the last against the second last
     suspect: Bools  # (calls,) the two forms of the transfer disagree by more than 10 %
     impossible: Bools  # (calls,) a rank left before another came: nothing of it is known
@@ -97,7 +97,7 @@ def call_times(rows: Rows, calls: Calls, clocks: Clocks) -> CallTimes:
 
 
 def clocks_apart(calls: Calls, times: CallTimes) -> Bools:
-    """Calls seen on all their ranks whose transfer only the clocks would tell: rooted ones.
+    """Calls seen on all their ranks whose transfer only the clocks would show: rooted ones.
 
     It lies between the shortest and the longest of their kernels. The last rank to come stays no
     longer than the transfer, and the last to leave, which came no later, no shorter.

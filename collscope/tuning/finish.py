@@ -106,7 +106,7 @@ def _settle(state: State, found: Confirmed, classes: Collection[int]) -> None:
     if why is not None:
         _withdraw(state, why)
     elif worse:
-        names = judging.names(state, worse)
+        names = judging.class_names(state, worse)
         state.notices.append(
             Note(
                 "slower_classes",
@@ -128,7 +128,7 @@ def _leave_to_library(state: State, doubtful: set[int], why: str) -> None:
     if not rows and not state.choice.environment and state.search.default == PRESENT:
         kind = NOTHING
     state.choice = replace(state.choice, kind=kind, by_class=by_class, rows=rows)
-    names = judging.names(state, doubtful)
+    names = judging.class_names(state, doubtful)
     state.notices.append(
         Note(
             "left_to_library",

@@ -45,9 +45,9 @@ def why_withdrawn(state: State, found: Confirmed, classes: Collection[int]) -> s
     if state.choice.kind == NOTHING:
         return "the choice of the search was not confirmed"
     if broken:
-        return f"the choice failed on {names(state, broken)}"
+        return f"the choice failed on {class_names(state, broken)}"
     if below_default and state.choice.environment:
-        return f"slower than the library default on {names(state, below_default)}"
+        return f"slower than the library default on {class_names(state, below_default)}"
     if state.gain is not None and _no_sure_gain(state.gain):
         return "the gain of the search was not confirmed"
     return None
@@ -59,7 +59,7 @@ def slower_than_present(state: State, found: Confirmed, classes: Collection[int]
     return {c for c in kept if _surely_worse(state, found, c, PRESENT)}
 
 
-def names(state: State, classes: Collection[int]) -> str:
+def class_names(state: State, classes: Collection[int]) -> str:
     """Classes for people: `AllReduce of 1024 bytes, ...`."""
     first = state.search.first
     return ", ".join(f"{first[c].op.value} of {first[c].size_bytes} bytes" for c in sorted(classes))

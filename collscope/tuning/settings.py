@@ -291,9 +291,9 @@ def why_not(setting: Setting, op: Op, nranks: int, nnodes: int, place: TuningTar
     nranks, nnodes  of the class's communicator, here
     """
     if setting.family == "p2p" and op not in _P2P:
-        return "no point-to-point calls"
+        return "only for point-to-point calls"
     if setting.family == "collective" and op in _P2P:
-        return "no choice of algorithm"
+        return "not for point-to-point calls"
     if setting.algorithm is None:
         return None
     reason = _why_not_algorithm(setting.algorithm, op, (nranks, nnodes), place)
@@ -318,7 +318,7 @@ def _why_not_algorithm(
 ) -> str | None:
     nranks, nnodes = shape
     if op not in _SERVED[algorithm]:
-        return f"no {algorithm}"
+        return f"unsupported by {algorithm}"
     if algorithm in ("ring", "tree"):
         return None
     needs = {

@@ -1,4 +1,4 @@
-"""What `tune` is asked for, and everything it knows so far."""
+"""Request of `tune`, and everything it knows so far."""
 
 from __future__ import annotations
 

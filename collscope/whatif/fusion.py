@@ -52,8 +52,8 @@ def _too_far(times: AllReduceTimes, steps: Iterable[Sequence[Bucket]]) -> Note:
         "sizes_too_far",
         {"smallest_bytes": low, "largest_bytes": high},
         f"times are unknown where a bucket is more than {REACH} times beyond the measured sizes "
-        f"({known}); the buckets have {format_size(low)} to {format_size(high)}. Measure them: "
-        f"collscope replay --sweep allreduce:{sweep}",
+        f"({known}); the buckets have {format_size(low)} to {format_size(high)}. Measure them with "
+        f"'collscope replay --sweep allreduce:{sweep}'",
     )
 
 

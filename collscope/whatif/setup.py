@@ -86,7 +86,7 @@ def make_job(request: FusionRequest) -> Job:
         production,
         name,
         present,
-        (*_of_run(step), *_of_overlap(request, step, production)),
+        (*_run_notes(step), *_overlap_notes(request, step, production)),
     )
 
 
@@ -98,14 +98,14 @@ def _has_main(db: Path) -> bool:
         return connection.execute(_ANY, (_MAIN,)).fetchone() is not None
 
 
-def _of_run(step: RecordedStep | None) -> tuple[Note, ...]:
+def _run_notes(step: RecordedStep | None) -> tuple[Note, ...]:
     if step is None:
         return ()
     smaller = Note("calls_not_cut", {}, "buckets smaller than the calls are not considered")
     return (*step.notices, smaller)
 
 
-def _of_overlap(
+def _overlap_notes(
     request: FusionRequest, step: RecordedStep | None, production: Production | None
 ) -> tuple[Note, ...]:
     """What an answer about PyTorch without `--overlap` does not take into account."""

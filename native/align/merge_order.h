@@ -1,4 +1,4 @@
-// One order of calls out of several logs, each of which saw part of them in its own order.
+// One order of calls from several logs; each log saw part of them in its own order.
 #pragma once
 
 #include <cstddef>

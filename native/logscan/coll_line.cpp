@@ -155,7 +155,7 @@ bool Reader::read_key(Cursor& in) {
 
 bool Reader::read_rare_key(Cursor& in) {
     // RCCL of ROCm 4.0, AllToAllv: "sendcounts 0x1 sdispls 0x2 recvbuff 0x3 recvcounts 0x4 rdispls
-    // 0x5 datatype 7 typesize 4"; the counts are arrays, of which the line has the addresses only.
+    // 0x5 datatype 7 typesize 4"; the counts are arrays, and the line has only their addresses.
     if (in.take("sendcounts ")) {
         flags |= POINTERS_ONLY;
         return read_ignored(in, SENDCOUNTS);

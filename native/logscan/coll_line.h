@@ -148,7 +148,7 @@ inline bool is_name_char(char c) {
     return static_cast<unsigned char>((c | 0x20) - 'a') < 26 || is_digit(c) || c == '_';
 }
 
-// Reads "Name: opCount ...", of which `tail` may know the end.
+// Reads "Name: opCount ..."; `tail` may know the end of the line.
 CollLine parse_coll(std::string_view message, const KnownTail* tail);
 
 }  // namespace logscan

@@ -1,4 +1,4 @@
-// A growing array of trivially copyable values whose memory can be handed to numpy as it is.
+// A growing array of trivially copyable values whose memory numpy can use without a copy.
 //
 // A table is a struct of columns. Its function `columns` is the one list of them: export to Python,
 // the digest and the joining of two scans go by it, each through `with(name, member)`.

@@ -119,6 +119,24 @@ bool is_no_name(std::string_view text) {
     });
 }
 
+// "          64            16     float     ", half a row of nccl-tests: two numbers begin it.
+bool begins_row(std::string_view before) {
+    std::size_t at = 0;
+    for (int number = 0; number < 2; ++number) {
+        while (at < before.size() && is_blank(before[at])) {
+            ++at;
+        }
+        const std::size_t begin = at;
+        while (at < before.size() && is_digit(before[at])) {
+            ++at;
+        }
+        if (at == begin || at == before.size() || !is_blank(before[at])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 // "nod" of "node1:12:12 [0] NCCL INFO", once or several times.
 bool begins_record(std::string_view host, std::string_view text) {
     while (!text.empty()) {
@@ -174,14 +192,16 @@ bool Origins::split_source(std::string_view line, std::size_t end, Source& sourc
 // Writers that share a pipe glue lines: "count 26843node1:12:12 [0] NCCL INFO ...". The host seems
 // to be "26843node1"; one already known that ends it, with the same pid, is the likelier reading.
 // At the beginning of a line what stands before it must be no part of a host's name:
-//     "  8388608  2097152  float  sum  -1node1:12:12 [1]", half a row of nccl-tests
+//     "  8388608  2097152  float  sum  -1node1:12:12 [1]", half a row of nccl-tests; of one before
+//     2.13, which prints no root: "  8388608  2097152  float  sumnode1:12:12 [1]"
 //     "nodenode1:12:12 [0]", the beginning of another record
 void Origins::drop_glued_text(std::string_view line, std::size_t after, Source& source) {
     const auto alike = of_pid_.find(source.pid);
     if (alike == of_pid_.end() || alike->second.size() > glue_search_limit) {
         return;
     }
-    const bool torn = after != 0 || looks_torn(line.substr(0, source.begin));
+    const std::string_view before = line.substr(0, source.begin);
+    const bool torn = after != 0 || looks_torn(before) || begins_row(before);
     std::size_t best = 0;
     for (const std::uint32_t process : alike->second) {
         const std::string_view host = result_.processes[process].host;
@@ -201,18 +221,48 @@ void Origins::drop_glued_text(std::string_view line, std::size_t after, Source& 
     }
 }
 
+// "64 16 float sumnode1:12:12 [1]" may be the first line of a process. Its host seems to be
+// "sumnode1" until a line of "node1" with that pid comes: then the process has that host.
+std::uint32_t Origins::find_seen_glued(const Process& found) {
+    const auto alike = of_pid_.find(found.pid);
+    if (alike == of_pid_.end() || alike->second.size() > glue_search_limit) {
+        return NONE;
+    }
+    for (const std::uint32_t process : alike->second) {
+        Process& seen = result_.processes[process];
+        if (seen.host.size() > found.host.size() && seen.host.ends_with(found.host) &&
+            begins_row(seen.prefix)) {
+            dropped_glued_text_ = true;
+            seen.host = found.host;
+            seen.prefix = found.prefix;
+            return process;
+        }
+    }
+    return NONE;
+}
+
 std::uint32_t Origins::find_process(Process found) {
     // A line without a host is known by what its launcher put before it.
     std::string key = found.host.empty() ? found.prefix : found.host;
     key.push_back('\0');
     key += found.host.empty() ? "-" : std::to_string(found.pid);
+    if (host_after_row_ && !found.host.empty()) {
+        const auto renamed = renamed_.find(key);
+        const std::uint32_t seen =
+            renamed == renamed_.end() ? find_seen_glued(found) : renamed->second;
+        if (seen != NONE) {
+            renamed_.emplace(std::move(key), seen);
+            return seen;
+        }
+    }
     const std::uint32_t process = process_keys_.intern(key);
     if (process == result_.processes.size()) {
         if (!found.host.empty()) {
             of_pid_[found.pid].push_back(process);
+            host_after_row_ = host_after_row_ || begins_row(found.prefix);
         }
         result_.processes.push_back(std::move(found));
-        cache_.fill({});  // what was taken for a host may now be text glued to this one
+        cache_.fill({});  // what looked like a host may now be text glued to this one
     }
     return process;
 }

@@ -1,4 +1,4 @@
-// Where a record starts in a physical line and which thread of which process printed it.
+// Where a record starts in a physical line, and the process and thread that printed it.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ public:
                    std::uint64_t line_number);
 
     // Whether these lines, read without those before them, may have been read differently for it:
-    // a host was taken for text glued to a known one, or would have been.
+    // a host looked like text glued to a known one, or would have.
     bool depends_on(const Origins& earlier) const;
 
     // Adds processes and threads of the lines that follow; what their indices become.
@@ -69,6 +69,7 @@ private:
 
     static bool split_source(std::string_view line, std::size_t end, Source& source);
     void drop_glued_text(std::string_view line, std::size_t after, Source& source);
+    std::uint32_t find_seen_glued(const Process& found);
     std::uint32_t find_process(Process found);
     std::uint32_t find_thread(std::uint32_t process, std::int64_t tid);
 
@@ -78,6 +79,8 @@ private:
     KeyTable<ThreadKey> threads_;
     std::array<Cached, 256> cache_;
     bool dropped_glued_text_ = false;
+    bool host_after_row_ = false;  // of a process whose first line is half a row of a table
+    std::unordered_map<std::string, std::uint32_t> renamed_;  // keys of hosts seen glued before
 };
 
 }  // namespace logscan

@@ -18,7 +18,7 @@ std::string_view trim_end(std::string_view text) {
     return text;
 }
 
-// What Ray adds to one of several equal lines, of which it leaves out the others:
+// What Ray adds to one of several equal lines, when it leaves out the rest:
 // "host:12:12 [0] NCCL INFO text [repeated 7x across cluster]"; the first such line of a log goes
 // on with "(Ray deduplicates logs by default. ...)". 0: nothing.
 std::uint64_t left_out(std::string_view line) {

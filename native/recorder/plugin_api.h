@@ -302,7 +302,7 @@ struct DescriptorV7 {
     };
 };
 
-// The arguments of a state, of which the stamp of a kernel's or a phase's end is used.
+// The arguments of a state. Only the stamp of a kernel's or a phase's end is used.
 union StateV4 {
     std::uint64_t timer;
 };

@@ -39,7 +39,7 @@ public:
     virtual std::string library_path() const = 0;
     virtual std::string runtime() const = 0;  // "cuda 13.0"; empty on the host
     virtual std::string device(
-        int local) const = 0;  // "NVIDIA H200" where the runtime tells, else "sm_90"
+        int local) const = 0;  // "NVIDIA H200" where the runtime has a name, else "sm_90"
     virtual int local_ranks() const = 0;
     // The GPU of a local rank, for work beside the calls; null on the host.
     virtual GpuDevice* gpu(int) { return nullptr; }
@@ -67,7 +67,7 @@ public:
     virtual Status enqueue(int local, const Class& cls, int which, Buffers buffers) = 0;
 
     // Marks on the local rank's stream; elapsed waits for the second and gives microseconds between
-    // them. `slot` tells pairs apart (0 … 1023); waiting polls for errors of the library.
+    // them. `slot` separates pairs (0 … 1023); waiting polls for errors of the library.
     virtual Status mark_start(int local, int slot) = 0;
     virtual Status mark_stop(int local, int slot) = 0;
     virtual Status elapsed_us(int local, int slot, double& out) = 0;

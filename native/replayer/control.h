@@ -1,4 +1,4 @@
-// What the processes tell each other: where each runs, whether a step succeeded everywhere, how
+// What the processes exchange: where each runs, whether a step succeeded everywhere, how
 // long the slowest took.
 //
 // Every function is collective over all processes, and only the thread that initialised MPI calls

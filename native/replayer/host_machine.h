@@ -8,7 +8,7 @@
 
 namespace collscope {
 
-std::string processor();    // its model; "cpu" where the system does not tell
+std::string processor();    // its model; "cpu" where the system has none
 std::string mpi_library();  // "mpich 5.0.2", "openmpi 5.0.8", "intelmpi 2021.10", "cray-mpich 8.1"
 
 // Success, or "MPI_Bcast: <MPI's text>".

@@ -60,7 +60,7 @@ Layout layout_of(const Class& cls, int which, int rank, int nranks);
 Messages messages_of(const Class& cls, int which, int rank, int nranks);
 
 // nccl-tests size S in bytes. Of groups of Send and Recv: of AllToAllv the largest sum that a rank
-// sends or receives, of SendRecv the largest message, of the others that times the ranks.
+// sends or receives, of SendRecv the largest message, of all further ones that times the ranks.
 std::uint64_t size_bytes_of(const Class& cls, int nranks);
 
 }  // namespace collscope

@@ -1,7 +1,7 @@
 // The local ranks of a process and the threads that drive them.
 //
 // A lane is a thread with its ranks: either one lane for all, which is the caller's thread, or a
-// lane for each, of which lane 0 is the caller's thread, so that it alone may use MPI.
+// lane for each. Lane 0 is the caller's thread, so that it alone may use MPI.
 #pragma once
 
 #include <barrier>

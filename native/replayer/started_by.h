@@ -1,4 +1,4 @@
-// Whether a launcher meant this process to be one of several, as its variables tell.
+// Whether a launcher meant this process to be one of several, by its variables.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@ namespace collscope {
 
 using Getenv = std::function<const char*(const char*)>;  // null: not set
 
-// A launch of several processes. size 0: there is none, or the variables do not tell.
+// A launch of several processes. size 0: there is none, or the variables do not show it.
 struct StartedBy {
     std::string launcher;  // "Slurm (srun)"
     int rank = 0;

@@ -31,7 +31,7 @@ public:
     void stop();
     // Gives another `timeout_s`; cheap.
     void progress() { touched_.store(now_s(), std::memory_order_relaxed); }
-    // What is being waited for; a literal, as it is read from the other thread.
+    // What is being waited for; a literal, because the other thread reads it.
     void waiting_for(const char* phase) { phase_.store(phase, std::memory_order_relaxed); }
 
 private:

@@ -15,7 +15,7 @@ namespace tracescan {
 // The text is not JSON, ends too early, or holds a value that is not plain.
 struct NotPlain {};
 
-// A string between its quotes, as it is written.
+// A string between its quotes, with its escapes.
 struct Text {
     std::string_view raw;
     bool escaped = false;

@@ -251,7 +251,7 @@ private:
         return found.raw;
     }
 
-    // As it is written; empty for null.
+    // The text of the file; empty for null.
     std::string_view number_or_text() {
         if (cursor_.took_null()) {
             return {};

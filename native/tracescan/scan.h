@@ -9,7 +9,7 @@
 
 namespace tracescan {
 
-// Distinct JSON values as they are written, and the number of the event that has each one first.
+// Distinct JSON values as text of the file, and the number of the event that has each one first.
 struct Table {
     std::vector<std::string_view> values;
     std::vector<std::int32_t> first;

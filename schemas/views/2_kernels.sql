@@ -78,7 +78,7 @@ CREATE VIEW rank_times AS SELECT
     k.wait_ns,                 -- of duration_ns, before the last rank came
     k.unknown_ns,              -- of duration_ns, not known which
     k.late_of,                 -- synchronising calls that every rank seen took part in
-    k.late_last,               -- of late_of, those the rank came last to by more than the clocks' error
+    k.late_last,               -- of late_of, those where the rank arrived last by more than the clocks' error
     k.late_behind,             -- of late_of, those where it was late by half of late_typical_ns or more
     k.late_typical_ns,         -- half of its lateness is of calls where it was this late or later
     k.late_max_ns,             -- its largest lateness
@@ -108,7 +108,7 @@ CREATE VIEW rank_waits AS SELECT
     wait_ns,                   -- of duration_ns, before the last rank came
     unknown_ns,                -- of duration_ns, not known which
     late_of,                   -- synchronising calls that every rank seen took part in
-    late_last,                 -- of late_of, those the rank came last to by more than the clocks' error
+    late_last,                 -- of late_of, those where the rank arrived last by more than the clocks' error
     late_behind,               -- of late_of, those where it was late by half of late_typical_ns or more
     late_typical_ns,           -- half of its lateness is of calls where it was this late or later
     late_max_ns,               -- its largest lateness
@@ -192,7 +192,7 @@ CREATE VIEW place_times AS SELECT
     SUM(w.calls) AS calls,     -- collectives of those ranks, warm-up left out
     SUM(w.transfer_ns) AS transfer_ns, -- sum, after the last rank came
     SUM(w.wait_ns) AS wait_ns, -- sum, before the last rank came
-    SUM(w.late_last) AS late_last, -- calls that one of them came last to
+    SUM(w.late_last) AS late_last, -- calls where one of them arrived last
     SUM(w.late_total_ns) AS late_total_ns, -- sum of their lateness, against the second last rank
     SUM(w.caused_wait_ns) AS caused_wait_ns, -- what the others would wait less, had it come with the second last
     SUM(v.moved_bytes) / NULLIF(SUM(v.moved_ns), 0) AS busbw_gbps -- mean of their calls, by time
@@ -225,7 +225,7 @@ CREATE VIEW call_times AS SELECT
     c.transfer_ns,             -- last rank's start to last end; NULL where a rank is not there
     c.start_skew_ns,           -- first to last start; NULL: clocks cannot be compared
     c.end_skew_ns,             -- first to last end
-    c.last_rank,               -- world rank that came last, NULL within the clocks' error
+    c.last_rank,               -- world rank that arrived last, NULL within the clocks' error
     c.lateness_ns,             -- last start after the second last
     c.warm_up,                 -- 1: first of its group and far longer than the rest; in no sum
     c.suspect,                 -- 1: the shortest kernel contradicts transfer_ns by more than 10 %

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Unpacks Debian packages of another suite, and the libraries they need, into a folder, with an apt
-# state of its own: nothing is installed and the system's package lists stay as they are.
+# state of its own: it installs nothing and does not change the system's package lists.
 #
 #   fetch_debian.sh FOLDER SUITE PACKAGE… -- PACKAGE…    (after --: without what they depend on)
 #

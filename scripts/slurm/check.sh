@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # check.sh BIN: collscope (of the folder BIN) under a real Slurm of two nodes on this host.
 #
-# Needs root, and Debian's slurm-wlm and munge; without them it says so and ends with status 0. Each
-# check runs a command and looks for its exit status and a line that it must say. Takes a minute.
+# Needs root, and Debian's slurm-wlm and munge; without them it prints that and ends with status 0. Each
+# check runs a command and looks for its exit status and a line that it must print. Takes a minute.
 set -uo pipefail
 
 bin=$(realpath "$1")

@@ -3,8 +3,8 @@
 # here, for glibc 2.28 and later, into dist/.
 #
 # The compiler is zig from Python's package index: it brings a C++ library to link in and links
-# against the symbols of an old glibc, so that no container is needed. auditwheel then says which
-# platform each wheel serves, and the wheel is named after it.
+# against the symbols of an old glibc, so that no container is needed. auditwheel then finds the
+# platform that each wheel serves, and the wheel is named after it.
 #
 #     scripts/wheels/build.sh [PYTHON ...]
 set -euo pipefail

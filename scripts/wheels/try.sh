@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every wheel of dist/ in clean environments of the Pythons that it serves, without a compiler and
-# without MPI: the README's three commands, a page, and what doctor says. Then with the extra: a
+# without MPI: the README's three commands, a page, and the output of doctor. Then with the extra: a
 # replay on two ranks of the host backend.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

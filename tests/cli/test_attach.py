@@ -133,7 +133,7 @@ def test_a_service_that_fails_while_it_arms_is_disarmed(tmp_path: Path) -> None:
         with service(silent) as address:
             done = collscope("attach", address, tmp_path, "--db", tmp_path / "a.db")
     assert (done.code, masks) == (3, [CALL_EVENTS | KERNEL_EVENTS, 0])
-    assert "gave no answer" in done.err
+    assert "did not answer" in done.err
 
 
 def test_a_job_that_cannot_be_disarmed_is_reported_with_the_command(tmp_path: Path) -> None:

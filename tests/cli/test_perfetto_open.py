@@ -36,7 +36,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 
     def again(address: str) -> None:
         port = int(address.rpartition(":")[2].partition("/")[0])
-        with pytest.raises(InputError, match="End what uses it"):
+        with pytest.raises(InputError, match="Stop the program that uses it"):
             serve_once(tmp_path / "a.json", print, port)
         threading.Thread(
             target=lambda: urllib.request.urlopen(address.partition("?url=")[2], timeout=10).read()

@@ -92,7 +92,7 @@ def test_the_forms_of_a_verdict(tmp_path: Path, decided: bool) -> None:
     jsonschema.validate(document, json.loads((ROOT / "schemas/hang.schema.json").read_text()))
     assert [one["rank"] for one in document["who"]] == ([2] if decided else [])
     for fmt in ("md", "html", "text"):
-        assert ("rank 2 has the call open" in answers[fmt]) == decided
+        assert ("rank 2 still has the call open" in answers[fmt]) == decided
 
 
 def who(found: Verdict) -> list[int]:
@@ -237,7 +237,7 @@ def test_a_damaged_dump_of_a_store_names_nobody(tmp_path: Path) -> None:
     path.write_text(path.read_text()[:-300])
     assert collscope("ingest", "auto", dumps, "--db", db).code == 0
     of_run = collscope("hang", "--run", "main", "--db", db)
-    assert (of_run.code, "Damaged, not used: rank 2." in of_run.out) == (4, True)
+    assert (of_run.code, "Damaged and not used: rank 2." in of_run.out) == (4, True)
     assert of_run.out == collscope("hang", dumps).out
 
 

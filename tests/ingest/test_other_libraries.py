@@ -87,5 +87,5 @@ def test_the_collectives_part_of_a_fused_kernel_is_not_known(tmp_path: Path, db_
 
 def test_advice_on_sizes_is_true_of_other_libraries(tmp_path: Path, db_path: Path) -> None:
     found = in_one_line(report(db_path, traces(tmp_path, FUSED)))
-    assert "take them from the job's own code" in found
+    assert "get them from the job's own code" in found
     assert "ProfilerActivity.CPU and record_shapes" not in found

@@ -99,7 +99,7 @@ def test_a_folder_with_ranks_of_two_starts(samples: Path, tmp_path: Path) -> Non
     for run in ("main", "main.2"):
         report = collscope("report", "--run", run, *db).out
         assert "1 of 4 ranks" in report
-        assert "1 other period, start or job beside this one" in report
+        assert "1 other period, start or job in addition to this one" in report
         assert "do not agree" not in report
         assert "a rank lacks" not in report
     again = collscope("ingest", "trace", tmp_path, *db).out
@@ -137,4 +137,6 @@ def test_far_apart_traces_that_tell_nothing_are_remarked(tmp_path: Path, samples
     said = collscope("ingest", "trace", tmp_path, *db).out
     assert "traces_apart: traces 146 s or more apart in time" in said
     report = collscope("report", *db).out
-    assert "[warning] the traces lie far apart in time: of two starts of the job?" in report
+    assert (
+        "[warning] the traces are far apart in time: are they from two starts of the job?" in report
+    )

@@ -544,6 +544,29 @@ def test_one_process_with_all_devices(tmp_path: Path) -> None:
         assert _members(db) == [(1, r, 10) for r in range(4)]
 
 
+def test_processes_with_several_devices_each(tmp_path: Path) -> None:
+    # nccl-tests -t 2 on two nodes without INIT, twice with equal calls, one after the other: each
+    # run is one communicator of four ranks. NCCL 2.12 glues the first line to half a row.
+    def run(pid: int) -> str:
+        lines = [
+            _line(device, "AllReduce", count=8)
+            .replace(f"h:{device + 10}:{device + 10}", f"node-{host}:{pid}:{pid + device}")
+            .replace(f"comm 0x{device + 1}10", f"comm 0x{pid}{host}{device}0")
+            for _ in range(2)
+            for host in (1, 2)
+            for device in (0, 1)
+        ]
+        return "          32             8     float     sum" + "".join(lines)
+
+    with _ingest(run(500) + run(600), tmp_path) as db:
+        assert [calls[1:] for calls in _calls(db)] == [("AllReduce", 8, 4)] * 4
+        assert _members(db) == [(c, r, 500 if c == 1 else 600) for c in (1, 2) for r in range(4)]
+        hosts = db.execute("SELECT DISTINCT host FROM members ORDER BY 1").fetchall()
+        assert hosts == [("node-1",), ("node-2",)]
+        assert db.execute("SELECT COUNT(*), MAX(ranks_seen) FROM calls").fetchone() == (4, 4)
+        assert db.execute("SELECT DISTINCT nnodes FROM communicators").fetchall() == [(2,)]
+
+
 def test_tuning_without_a_name_goes_by_all_ranks_bytes(tmp_path: Path) -> None:
     # NCCL 2.20 to 2.22: an AllGather's bytes are those of all ranks, 4 * 8 * 4, not 64 of another.
     text = "h:10:10 [0] NCCL INFO comm 0x110 rank 0 nranks 4 cudaDev 0 busId 1 commId 0x5 - Init "

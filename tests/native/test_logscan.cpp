@@ -388,14 +388,15 @@ void is_the_same_for_any_pieces() {
     }
 }
 
+std::string call(const std::string& prefix, const std::string& ranks) {
+    return prefix +
+           ":1:1 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x1 count 4 "
+           "datatype 7 op 0 root 0 comm 0x9" +
+           ranks + "\n";
+}
+
 // Every pair of lines is once the last of a first half and the first of a second.
 void is_the_same_for_two_threads() {
-    const auto call = [](const std::string& prefix, const std::string& ranks) {
-        return prefix +
-               ":1:1 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x1 count 4 "
-               "datatype 7 op 0 root 0 comm 0x9" +
-               ranks + "\n";
-    };
     const std::string unknown_ranks = "n:1:1 [0] NCCL CALL ncclAllReduce(1,1,4,7,0,0,0x9,0x2)\n";
     const std::string lines[] = {
         guide,
@@ -455,6 +456,25 @@ void forgets_hosts_that_turn_out_glued() {
     CHECK(logscan::digest(together.finish()) == logscan::digest(scan(glued + plain + glued)));
 }
 
+void renames_hosts_that_a_row_was_glued_to() {
+    // NCCL 2.12 and nccl-tests in one pipe: the first line of process 7 stands behind half a row.
+    const std::string row = "          64            16     float     sum";
+    const std::string first = row + call("node-2", " [nranks=2] stream 0x1");
+    const std::string plain = call("node-2", " [nranks=2] stream 0x2");
+    const Result result = scan(first + plain);
+    CHECK(result.processes.size() == 1);
+    CHECK(result.processes[0].host == "node-2");
+    CHECK(scan(plain + first).processes.size() == 1);
+    CHECK(scan(first + call("node-3", " [nranks=2] stream 0x2")).processes.size() == 2);
+    CHECK(scan("see " + first + plain).processes.size() == 2);
+    Scanner together;
+    together.feed(first);
+    Scanner later;
+    later.feed(plain);
+    CHECK(together.append(later));
+    CHECK(logscan::digest(together.finish()) == logscan::digest(result));
+}
+
 void bounds_a_line() {
     const std::string before(Scanner::line_limit, 'x');
     Scanner scanner;
@@ -489,6 +509,7 @@ int main() {
     is_the_same_for_two_threads();
     keeps_as_many_samples_with_two_threads();
     forgets_hosts_that_turn_out_glued();
+    renames_hosts_that_a_row_was_glued_to();
     bounds_a_line();
     return check::result();
 }

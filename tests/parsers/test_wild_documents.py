@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from command import collscope, rows
@@ -54,3 +55,91 @@ def test_what_a_program_prints_is_no_title(tmp_path: Path, db_path: Path) -> Non
     assert done.code == 0
     query = "SELECT DISTINCT label FROM measurements ORDER BY line"
     assert rows(db_path, query) == [("Default",), ("Tuned",)]
+
+
+def test_two_summaries_of_deepspeed_have_two_labels(tmp_path: Path, db_path: Path) -> None:
+    """The second holds the calls of the first, or is of another run. Code behind it is no row."""
+    table = (
+        "```\nComm. Op            Message Size        Count               Total Latency(ms)   "
+        "Avg Latency(ms)     tput_avg (Gbps)     busbw_avg (Gbps)\nbroadcast\n"
+        "                    2.0 KB              146                 11.12               {}"
+        "                0.43                0.41\n```\n\n```\n    dist.log_summary()\n```\n"
+    )
+    path = tmp_path / "guide.md"
+    path.write_text(table.format("0.08") + table.format("0.06"))
+    assert collscope("ingest", path, "--db", db_path).code == 0
+    query = "SELECT label, time_us_median FROM measurements ORDER BY line"
+    assert rows(db_path, query) == [("guide", 80.0), ("DeepSpeed summary 2", 60.0)]
+    assert rows(db_path, "SELECT code FROM diagnostics WHERE code = 'torn_row'") == []
+
+
+def test_a_heading_that_names_a_program_is_a_title(tmp_path: Path, db_path: Path) -> None:
+    """Its tables were those of the section above, of another program."""
+    table = (
+        "```\n#       size         count      type   redop    root     time   algbw   busbw #wrong"
+        "     time   algbw   busbw #wrong\n"
+        "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)"
+        "            (us)  (GB/s)  (GB/s)\n"
+        "  1073741824     268435456     float     sum      -1   {0}.0    4.00    4.00      0"
+        "   {0}.0    4.00    4.00      0\n```\n\n"
+    )
+    path = tmp_path / "blog.md"
+    path.write_text(
+        "### p2pBandwidthLatencyTest\n\n```\n   D\\D     0      1\n```\n\n"
+        + f"### nccl-tests: all_reduce_perf -g 2\n\n{table.format(268435)}"
+        + f"### the same with NVLink: all_reduce_perf -g 2\n\n{table.format(100000)}"
+    )
+    assert collscope("ingest", path, "--db", db_path).code == 0
+    query = "SELECT DISTINCT label, ROUND(time_us_median) FROM measurements ORDER BY line"
+    assert rows(db_path, query) == [
+        ("nccl-tests: all_reduce_perf -g 2", 268435),
+        ("the same with NVLink: all_reduce_perf -g 2", 100000),
+    ]
+
+
+def test_a_row_of_an_allocation_is_no_kernel(tmp_path: Path, db_path: Path) -> None:
+    """A site's guide has five columns without a header, as the totals of an RPD file."""
+    path = tmp_path / "guide.rst"
+    path.write_text(
+        "   Project          | Allocation   |   Usage   | Remaining  |    Priority\n"
+        "   _________________|______________|___________|____________|______________\n"
+        "   abc123           |  20000       |   126.3   |  19873.7   |   1560.80\n"
+    )
+    done = collscope("ingest", path, "--db", db_path)
+    assert (done.code, "Nothing was stored" in done.err) == (3, True)
+    row = "ncclDevKernel_Generic(ncclDevComm*, channelMasks, ncclWork*)|26592|69872574|2627|10.45\n"
+    path.write_text(row)
+    assert collscope("ingest", path, "--db", db_path).code == 0
+    assert rows(db_path, "SELECT calls, total_ns FROM kernel_totals") == [(26592, 69872574000)]
+
+
+def test_a_job_has_the_ranks_of_its_dumps(tmp_path: Path, db_path: Path) -> None:
+    """Four dumps with calls of groups of two: the largest communicator was told as the job."""
+    for rank in range(4):
+        group = [rank // 2 * 2, rank // 2 * 2 + 1]
+        entry = {
+            "record_id": 0,
+            "pg_id": 1,
+            "process_group": [str(group[0] + 1), "TENSOR_GROUP"],
+            "collective_seq_id": 1,
+            "p2p_seq_id": 0,
+            "op_id": 1,
+            "profiling_name": "nccl:all_reduce",
+            "time_created_ns": 1758610505592849034,
+            "input_sizes": [[1024]],
+            "input_dtypes": ["Float"],
+            "output_sizes": [[1024]],
+            "output_dtypes": ["Float"],
+            "state": "completed",
+            "is_p2p": False,
+        }
+        config = {
+            "0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"},
+            "1": {"name": str(group[0] + 1), "desc": "TENSOR_GROUP", "ranks": str(group)},
+        }
+        dump = {"version": "2.5", "pg_config": config, "pg_status": {}, "entries": [entry]}
+        (tmp_path / f"job_rank_{rank}.json").write_text(json.dumps(dump))
+    assert collscope("ingest", *tmp_path.glob("*.json"), "--db", db_path).code == 0
+    report = json.loads(collscope("report", "--db", db_path, "--format", "json").out)
+    assert {row["nranks"] for row in report["communicators"]} == {2}
+    assert report["header"]["ranks"] == 4

@@ -36,7 +36,7 @@ from collscope.replay.mpi import (
     launcher_words,
 )
 from collscope.replay.plan import UNIQUE, Plan
-from collscope.replay.results import crowded
+from collscope.replay.results import oversubscription_note
 from collscope.replay.scratch import write_plan
 from collscope.replay.variants import Variant, parse_variant, parse_variants, schedule
 from collscope.store.connection import open_store
@@ -308,11 +308,11 @@ def test_ranks_that_share_cores_are_pointed_out() -> None:
     two = Measurement(Op.ALL_REDUCE, backend="host", nnodes=2)
     said = "4 ranks on 3 cores: the times show scheduling, not communication"
     expected = Note("ranks_share_cores", {"ranks": 4, "cores": 3}, said)
-    assert crowded([two], 8, 3) == expected
-    assert crowded([replace(two, nnodes=None)], 4, 3) == expected
-    assert crowded([two], 8, 4) is None
-    assert crowded([replace(two, backend="cuda")], 8, 1) is None
-    assert crowded([], 8, 1) is None
+    assert oversubscription_note([two], 8, 3) == expected
+    assert oversubscription_note([replace(two, nnodes=None)], 4, 3) == expected
+    assert oversubscription_note([two], 8, 4) is None
+    assert oversubscription_note([replace(two, backend="cuda")], 8, 1) is None
+    assert oversubscription_note([], 8, 1) is None
 
 
 def test_a_replay_on_too_few_cores_says_so(replayer: None, tmp_path: Path) -> None:

@@ -312,11 +312,11 @@ def test_a_step_that_is_surely_not_slower_passes_however_wide_its_range() -> Non
 def test_compare_tells_the_steps_without_the_profiler() -> None:
     base, other = bound_by_hosts("a b"), steady("other")
     told = words_of(render_compare(compare_traced([base, other]), "text"))
-    assert "Without the profiler, and in another start, a step of 'a b' may take " in told
+    assert "Without the profiler, and with run-to-run variation, a step of 'a b' may take " in told
     assert "collscope predict --db a.db --run 'a b' --with other --step-ms N" in told
     assert "Totals ------ Transfer times only, without waiting" in told
     alone = words_of(render_compare(compare_traced([other, steady("b")]), "text"))
-    assert "Without the profiler, and in another start" in alone
+    assert "Without the profiler, and with run-to-run variation" in alone
     assert "--step-ms" not in alone
 
 
@@ -324,10 +324,10 @@ def test_recordings_of_other_activities_are_no_like_for_like() -> None:
     full, light = steady("full"), replace(steady("light"), profiler="light")
     told = words_of(render_check(check_traced(full, light), "text"))
     assert (
-        "what the profiler recorded differs (full: CPU and GPU activities, light: GPU activities),"
-        " and so does what it costs the hosts"
+        "the profilers recorded different things (full: CPU and GPU activities, light: GPU "
+        "activities), so their cost on the hosts differs too"
     ) in told
-    assert "what the profiler recorded" not in words_of(
+    assert "the profilers recorded different things" not in words_of(
         render_check(check_traced(full, steady("other")), "text")
     )
 
@@ -408,7 +408,7 @@ def test_one_range_of_the_step_everywhere(db: Path) -> None:
     assert [1000 * us for us in steps] == pytest.approx(told_ns)
     texts = [words_of(collscope(*words, *pair, "--db", db).out) for words in (
         ("compare",), ("compare", "--explain"), ("check",))]  # fmt: skip
-    told = {t[t.index("Without the profiler, and in") :].split("of one of 'default'.")[0]
+    told = {t[t.index("Without the profiler, and with") :].split("as a step of 'default'.")[0]
             for t in texts}  # fmt: skip
     assert len(told) == 1
 

@@ -45,7 +45,7 @@ def test_nothing_to_find_in_an_empty_or_a_quiet_run() -> None:
     quiet.calls(comm, quiet.collective(size_bytes=1 << 20), 1000)
     for store in (StoreBuilder(), quiet):
         assert store.report().findings == ()
-    assert "No rule found anything." in render(quiet.report(), "text")
+    assert "No finding." in render(quiet.report(), "text")
 
 
 def test_a_late_rank_stands_before_the_classes_that_show_it() -> None:
@@ -167,8 +167,8 @@ def test_environment_differs_by_value_or_by_absence() -> None:
     store.setting(source, "NCCL_SOCKET_IFNAME", "eth1", process_id=second)
     titles = {finding.title for finding in _found(store, "environment_differs")}
     assert titles == {
-        "NCCL_PROTO is not the same in all processes",
-        "NCCL_SOCKET_IFNAME is not the same in all processes",
+        "NCCL_PROTO differs between processes",
+        "NCCL_SOCKET_IFNAME differs between processes",
     }
     store.diagnostic("notice", "several_jobs", count=1)  # each may be right by itself
     for finding in _found(store, "environment_differs"):
@@ -195,7 +195,9 @@ def test_missing_ranks_are_named() -> None:
     source = store.source()
     store.comm([store.process(source), None, None, None])
     finding = _only(store, "missing_ranks")
-    assert finding.detail == "Not seen, by the rank in the communicator: communicator 1: 1-3."
+    assert finding.detail == (
+        "Missing ranks, numbered within the communicator: communicator 1: 1-3."
+    )
 
 
 def test_missing_calls_are_counted_per_rank() -> None:
@@ -206,7 +208,7 @@ def test_missing_calls_are_counted_per_rank() -> None:
         store.deviation(call, 1, "missing", source_id=source, line=40 + call)
     store.diagnostic("data_loss", "observation_missing", count=3)
     finding = _only(store, "missing_calls")
-    assert finding.title == "3 lines of calls are not in the logs of all ranks that have a log"
+    assert finding.title == ("3 lines of calls are not in the logs of all ranks that have a log")
     assert "communicator 1 rank 1: 3" in finding.detail
     assert finding.evidence == (Evidence("a.log", 41, None),)
     assert _found(store, "data_loss") == []  # the same loss is not told twice
@@ -244,7 +246,7 @@ def test_a_rank_that_lacks_all_calls_from_one_on_has_stopped() -> None:
     for call in (calls[2], *calls[6:]):
         store.deviation(call, 1, "missing")
     finding = _only(store, "ranks_stopped")
-    said = "its last call is no. 6 (AllReduce of 1024 Float32), of 10"
+    said = "its last call is number 6 (AllReduce of 1024 Float32) of 10"
     assert finding.title == f"rank 1 stopped: {said}"
     assert finding.evidence == (Evidence("a.log", None, None),)
     assert "communicator 1 rank 1: 1;" in _only(store, "missing_calls").detail  # the one between
@@ -284,7 +286,7 @@ def test_counts_modulo_2_32() -> None:
     store.diagnostic("info", "count_modulo_2_32", count=12)
     finding = _only(store, "counts_modulo")
     assert finding.severity == "note"  # no call is known to be as large
-    assert "Smaller counts are as printed" in finding.detail
+    assert "Smaller counts are printed in full" in finding.detail
 
 
 def test_tiny_messages_are_more_than_half_of_the_calls_below_4_kib() -> None:

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import shutil
+import tarfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import msgspec
 import numpy as np
 import pytest
 from command import collscope
+from inputs import ROOT
 from msgspec.structs import replace
 
 from collscope.reports.efficiency.page import classes_figure, drawn_classes
@@ -400,7 +402,7 @@ def test_exposed_time_is_split_into_waiting_and_classes(pages: dict[str, Path]) 
         sums[k["rank"], k["class_id"]] += (k["exposed_ns"] - wait) / 1e6
     connection = sqlite3.connect(db)
     extras = report_extras(build_report(connection, "traced"), connection)
-    drawing = next(d for d in extras.drawings[""] if d.title == "Where the time of each rank goes")
+    drawing = next(d for d in extras.drawings[""] if d.title == "Time of each rank")
     titles = [column.title for column in drawing.table.columns]
     whole = {r["rank"]: r for r in collscope_rows(db, "SELECT * FROM rank_times")}
     for row in drawing.table.rows:
@@ -433,6 +435,29 @@ def test_no_rank_is_blamed_where_none_stands_out(samples: Path, tmp_path: Path) 
 
 
 @needs_browser
+def test_one_step_of_two_ranks_marks_the_cause(tmp_path: Path, browser: Browser) -> None:
+    # 24 more products of 0.172 ms on rank 1 (benchmarks/gpu/job_causes.py, more_work)
+    with tarfile.open(ROOT / "benchmarks/recordings/causes/tp-more_work.1.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    db, page = tmp_path / "t.db", tmp_path / "t.html"
+    assert collscope("ingest", "trace", "--db", db, *sorted(tmp_path.glob("light.*"))).code == 0
+    assert collscope("report", "--db", db, "--format", "html", "-o", page).code == 0
+    opened = Opened(browser, page)
+    cards = opened.page.locator("main, body").first.inner_text()
+    assert "Rank 1 has extra work (certain)" in cards
+    assert "Who is late" not in cards  # the card above shows the rank and why
+    zero, one = opened.page.evaluate(_FIGURE_ROWS, "One step of 2 ranks")
+    assert (zero[0], one[0], float(zero[-1])) == ("0", "1", 0)
+    assert float(one[-1]) == pytest.approx(24 * 0.172, rel=0.1)
+    assert float(zero[4]) > float(one[4])  # rank 0 waits for rank 1
+    red = opened.page.locator("svg.wide [data-mark='lane-1-cause']")
+    assert red.count() >= 1
+    assert opened.page.locator("svg.wide [data-mark='lane-0-cause']").count() == 0
+    assert opened.problems == []
+    opened.close()
+
+
+@needs_browser
 def test_who_waits_for_whom_adds_up(pages: dict[str, Path], browser: Browser) -> None:
     db = pages["traced.html"].parent / "t.db"
     calls = {
@@ -445,7 +470,7 @@ def test_who_waits_for_whom_adds_up(pages: dict[str, Path], browser: Browser) ->
         if row["call_id"] in calls and row["wait_ns"] is not None:
             sums[row["rank"], calls[row["call_id"]]] += row["wait_ns"] / 1e3
     opened = Opened(browser, pages["traced.html"])
-    shown = opened.page.evaluate(_FIGURE_ROWS, "Who waits for whom")
+    shown = opened.page.evaluate(_FIGURE_ROWS, "Which rank waits for which")
     assert len(shown) == 4
     lasts = sorted({last for _, last in sums})
     for rank, cells in enumerate(shown):
@@ -514,8 +539,8 @@ def test_drawings_and_facts_are_made_of_the_report(samples: Path, tmp_path: Path
     (row,) = collscope_rows(db, late.query + " AND straggler")
     assert late.value == f"rank {row['rank']}" == "rank 2"
     assert late.note == (
-        f"last in {row['late_last']} of {row['late_of']} calls; if it came with the second last, "
-        f"the others would wait {row['caused_wait_ns'] / 1e6:.3g} ms less, which is little"
+        f"last in {row['late_last']} of {row['late_of']} calls; if it arrived with the second "
+        f"last, the other ranks would wait {row['caused_wait_ns'] / 1e6:.3g} ms less, a small cost"
     )
     drawing = classes_figure(report)
     assert drawing is not None

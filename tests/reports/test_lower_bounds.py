@@ -26,6 +26,6 @@ def test_one_rank_of_four_leaves_something_to_do(samples: Path, db_path: Path) -
     trace = samples / "traces" / "default" / "rank0.json.gz"
     assert collscope("ingest", "trace", trace, "--db", db_path).code == 0
     brief = " ".join(collscope("report", "--brief", "--db", db_path).out.split())
-    assert "Trace all ranks: causes on the others" in brief
-    assert "Nothing to mend" not in brief
+    assert "Trace all ranks: causes on untraced ranks" in brief
+    assert "Nothing to fix" not in brief
     assert ", 1 of 4 ranks," in brief

@@ -429,21 +429,25 @@ def test_a_late_rank_is_a_warning_when_the_others_lose_time(
     report = replace(report, timeline=said)
     (finding,) = find(report)
     assert (finding.code, finding.severity) == ("straggler", severity)
-    assert "last longer: 3 ms in total" in finding.detail
+    assert "take longer: 3 ms in total" in finding.detail
     # the same number as the table's `last in`, and the other one named
-    assert "Rank 1 comes last in 25 of 26 calls" in finding.detail
-    assert f"in 10 of them by {typical_us / 2:.3g} us or more" in finding.detail
+    assert "Rank 1 arrives last in 25 of 26 calls" in finding.detail
+    assert f"In 10 of them it is late by {typical_us / 2:.3g} us or more" in finding.detail
     first = render(report, "text").partition("Findings")[0]
-    assert ("Rank 1 comes last" in first) is (severity == "warning")
+    assert ("Rank 1 arrives last" in first) is (severity == "warning")
 
 
 @pytest.mark.parametrize(
     ("last", "caused_ms", "told"),
     [
         ((10, 9, 1, 0), 5, "No single rank: ranks 0 and 1 have 95 % of all lateness."),
-        ((10, 9, 8, 3), 5, "which one comes last changes from call to call"),
-        ((2, 51, 1, 1), 5, "One stop: rank 1 came 31 ms late to one call, 56 % of all lateness."),
-        ((10, 9), 5, "which one comes last changes from call to call"),
+        ((10, 9, 8, 3), 5, "the rank that arrives last changes from call to call"),
+        (
+            (2, 51, 1, 1),
+            5,
+            "One stop: rank 1 arrived 31 ms late to one call, 56 % of all lateness.",
+        ),
+        ((10, 9), 5, "the rank that arrives last changes from call to call"),
         ((10, 9, 1, 0), 0.1, None),  # under 1 % of the time
     ],
 )

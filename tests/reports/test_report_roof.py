@@ -137,7 +137,7 @@ def test_the_guide_from_its_files(samples: Path, tmp_path: Path) -> None:
     assert "range of reachable, GB/s: class 1 313.9 to 345" in text
     assert "16.5 to 18.0 of 18.8 % of GPU time in 1 collective kernel is waiting" in text
     # kernels of every class stand in the log: no class takes the time of its ceiling
-    assert "has that of its ceiling" not in " ".join(text.split())
+    assert "counts with its roof time" not in " ".join(text.split())
     assert [row["code"] for row in document["findings"]].count("skew_dominated") == 1
     # A fit of 512 MiB says nothing of 16 MiB, and MSCCL's kernels serve no more.
     fitted = json.loads(collscope(*asked[:-1], "fit", "--format", "json").out)
@@ -313,7 +313,7 @@ def test_a_run_of_wrong_measurements_alone_says_so() -> None:
     store = StoreBuilder()
     _measured(store, 2 * ROOF_US, status="wrong", n_wrong=3)
     text = " ".join(render(store.report(), "text").split())
-    assert "Not judged: no class has a right result with label replay." in text
+    assert "Not judged: no class has a correct result with label replay." in text
     assert "the measurements lack ranks" not in text
 
 
@@ -328,7 +328,7 @@ def test_host_memory_is_marked_and_saves_nothing_against_a_system() -> None:
     assert report.judgement.uplifts == ()
     assert _parts(report.judgement.breakdown)["tunable"] is None
     said = render(report, "text")
-    assert said.count("Measurements in host memory (a replay without GPUs) say nothing") == 1
+    assert said.count("Measurements in host memory (a replay without GPUs) do not show") == 1
     # they stand in the table as measured
     assert "1 of 1 class is measured with label replay." in said
     # against their own fit they may be held
@@ -571,7 +571,7 @@ def test_classes_that_wait_are_found(transfer: float, wait: float, speaks: bool)
     advice = {f.code: f.advice for f in report.findings}
     assert ("skew_dominated" in advice) is speaks
     if speaks:
-        assert advice["skew_dominated"].endswith("faster collectives help class 1 little.")
+        assert advice["skew_dominated"].endswith("Faster collectives help class 1 little.")
     assert texts(report.judgement.classes[0].marks) == ("time in the job",)
     assert (report.judgement.classes[0].regime == "waiting") is speaks
 
@@ -666,7 +666,7 @@ def test_the_range_counts_nothing_at_its_lower_end_for_what_only_the_job_tells()
     slow = (19.2 + GIB * 1.75 / 315.91e3) / ROOF_US
     assert uplift.low == pytest.approx(1 / (1 - 0.1 * (1.1 - slow)) - 1, rel=1e-2)
     assert any(
-        text.startswith("judged by the transfers in the job, without a replay: 1 of 2")
+        text.startswith("transfers in the job are judged, without a replay: 1 of 2")
         for text in texts(uplift.assumptions)
     )
 
@@ -713,7 +713,7 @@ def test_a_table_of_totals_beside_a_trace_is_not_added_to_it() -> None:
     assert report.judgement.breakdown is not None
     assert report.judgement.breakdown.device_ns == pytest.approx(0.04e9)
     said = " ".join(render(report, "text").split())
-    assert "Not added to the traces, whose kernels they may hold again: k.txt." in said
+    assert "Not added to the traces, which may already hold their kernels: k.txt." in said
 
 
 def test_what_a_table_of_measurements_alone_leaves_out_is_told() -> None:
@@ -734,8 +734,8 @@ def test_a_gpu_that_idles_is_bound_by_neither(idle: int, words: bool) -> None:
     store.total(source, "gemm", None, 10)
     _trace(store, source, span_ns=1000, idle_ns=idle)
     said = " ".join(render(store.report(), "text").partition("Findings")[0].split())
-    assert "Of the traced time (1 rank) collectives take" in said
-    first = "The GPU idles 50.0 % of the traced time: the job is bound by neither communication"
+    assert "Of the traced time (1 rank), collectives take" in said
+    first = "The GPU idles 50.0 % of the traced time. Neither communication nor computation"
     assert (first in said) is words
     assert ("Communication-bound: collectives take 90.00 % of GPU time" in said) is not words
     assert ("Collectives take 90.00 % of busy GPU time" in said) is words
@@ -919,7 +919,7 @@ def test_measurements_alone_answer_in_the_first_lines() -> None:
             _measured(store, time_us, op=op, redop=None, size_bytes=size, count=size // 4)
     text = render(store.report(system="mi300x", top=3), "text")
     said = text.splitlines()[2:8]
-    best = "50.0 % of the reachable ceiling; farthest from it: 256 MiB"
+    best = "50.0 % of reachable speed; furthest below it: 256 MiB"
     where = "on 8 ranks of 1 node reaches"
     assert " ".join(said[:4]) == (
         f"AllReduce {where} 167.6 GB/s at 1 GiB, {best} at 25.0 %. "
@@ -927,7 +927,10 @@ def test_measurements_alone_answer_in_the_first_lines() -> None:
     )
     assert said[4:] == [
         "Bus bandwidth of label replay; ceiling: mi300x reachable.",
-        "No calls and no profile in this run: no share of GPU time, and no gain of a job.",
+        (
+            "This run has no calls and no profile, so neither the share of GPU time nor the gain "
+            "of a job is known."
+        ),
     ]
     for title in ("Findings", "Share of GPU time", "Classes", "Message sizes", "Communicators"):
         assert f"\n{title}\n---" not in text
@@ -945,8 +948,7 @@ def test_measurements_alone_answer_in_the_first_lines() -> None:
     fast = store.report(system="mi300x")
     first = " ".join(render(fast, "text").splitlines()[2:4])
     assert (
-        "166.7 % of the reachable ceiling and more than any schedule over these links reaches;"
-        in first
+        "166.7 % of reachable speed and more than any schedule over these links reaches;" in first
     )
     (told,) = (f.detail for f in fast.findings if f.code == "roof_does_not_apply")
     assert told.startswith("558.7 GB/s is more than")
@@ -1019,10 +1021,14 @@ def test_a_system_of_other_gpus_is_told(samples: Path, tmp_path: Path) -> None:
         told = collscope("report", "--system", "mi300x", *command)
         said = " ".join(told.out.split())
         assert told.code == 0
-        assert "[warning] 'mi300x' is a system of MI300X GPUs, but what ran is NVIDIA H200 " in said
+        assert (
+            "[warning] 'mi300x' is a system of MI300X GPUs, but the job ran on NVIDIA H200 "
+        ) in said
         assert "is a system of" not in collscope("report", "--system", "h200", *command).out
     predicted = " ".join(collscope("predict", "--system", "mi300x", *db).out.split())
-    assert "a system of MI300X GPUs, but what ran is NVIDIA H200: predicted is a step" in predicted
+    assert (
+        "a system of MI300X GPUs, but the job ran on NVIDIA H200: the prediction mixes" in predicted
+    )
 
 
 @pytest.mark.parametrize(
@@ -1047,7 +1053,7 @@ def test_the_ring_s_speed_is_found_where_switches_could_reduce(
     assert bool(found) is speaks
     if speaks:
         # 41.2 ms by rings, 31.5 by the switches: 480 GB/s (NVIDIA staff, nccl-tests issue 212)
-        assert found[0].title.startswith("at the ring's speed: NVLS is not in use, and costs 97")
+        assert found[0].title.startswith("at the ring's speed: NVLS is not in use, which costs 97")
         assert report.judgement.classes[0].efficiency == pytest.approx(365 / 478, rel=0.01)
     if line is not None:
         assert report.judgement.classes[0].efficiency == pytest.approx(1.0, rel=0.01)

@@ -50,6 +50,24 @@ def test_a_sound_table_gives_none_of_them(store: Path) -> None:
     assert not {"far_below_reachable", "times_fall", "places_differ"} & set(found)
 
 
+def test_one_rank_alone_has_no_places_to_compare(tmp_path: Path) -> None:
+    # A Reduce on one rank copies out of place (4 016 us) and does nothing in place (0.19 us).
+    table = tmp_path / "one.txt"
+    table.write_text(
+        "./build/reduce_perf -b 1G -e 1G\n# nThread 1 nGpus 1 minBytes 1073741824\n"
+        "#   Rank  0 Group  0 Pid  31816 on box device  0 [0000:b4:00] NVIDIA GeForce RTX 2080 Ti\n"
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong"
+        "     time   algbw   busbw #wrong\n"
+        "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)"
+        "            (us)  (GB/s)  (GB/s)\n"
+        "  1073741824     268435456     float     sum       0   4016.0  267.37    0.00      0"
+        "     0.19  5706839.35    0.00      0\n"
+    )
+    db = tmp_path / "t.db"
+    assert collscope("ingest", "table", table, "--db", db).code == 0
+    assert "places_differ" not in findings(db, "one")
+
+
 _HEADER = (
     "op,datatype,redop,root,count,size_bytes,in_place,nranks,nnodes,calls,time_us_median,"
     "time_us_min,time_us_max,time_us_mad,iterations,algbw_gbps,busbw_gbps,n_wrong,method,"
@@ -86,7 +104,7 @@ def test_a_round_slower_than_the_others(tmp_path: Path) -> None:
         for size in _SIZES
     ]
     found = _found(tmp_path, rows)
-    assert found["outlier_round"]["title"] == "round 3 is slower than the others"
+    assert found["outlier_round"]["title"] == "round 3 is slower than the rest"
     # The usual time is the median of 1.00, 1.01, 1.02, 1.3 and 1.04: 1.02.
     assert (
         "takes 1.27 times the usual time (6 classes, 4 other rounds)"
@@ -107,7 +125,7 @@ def test_a_node_slower_than_the_others(tmp_path: Path, own_labels: bool) -> None
         for size in _SIZES
     ]  # fmt: skip
     found = _found(tmp_path, rows, *(("--label", "a") if own_labels else ()))
-    assert found["outlier_node"]["title"] == "node c is slower than the others"
+    assert found["outlier_node"]["title"] == "node c is slower than the rest"
     assert "1.20 times the usual time (6 classes, 5 other nodes)" in found["outlier_node"]["detail"]
 
 

@@ -53,7 +53,11 @@ def test_json_has_the_verdict_and_never_an_empty_one(
 
 def test_the_page_begins_with_the_verdict(traced: Path) -> None:
     page = collscope("report", "--db", traced, "--format", "html").out
-    assert 0 < page.index("Slow setting, all ranks") < page.index("Share of the traced time")
+    assert (
+        0
+        < page.index("A setting slows down collectives (likely)")
+        < page.index("Share of the traced time")
+    )
 
 
 def test_the_command_that_a_verdict_prints_runs(

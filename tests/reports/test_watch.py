@@ -137,7 +137,7 @@ def test_without_the_files_of_all_ranks_nobody_is_named(tmp_path: Path) -> None:
         seen.at(0.0)
         still = seen.at(9.0)
     assert (still.still_s, still.missing, still.verdict) == (9.0, (), None)
-    assert "Which ranks are missing is not known" in render_watch(still, 200)
+    assert "Missing ranks are not known" in render_watch(still, 200)
 
 
 def test_a_newer_format_is_not_passed_over_in_silence(tmp_path: Path) -> None:

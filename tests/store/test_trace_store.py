@@ -157,7 +157,7 @@ def test_ranks_without_a_common_collective_have_no_common_clock(
 
     ingest(db_path, edited(samples / "traces" / "default", tmp_path / "apart", without_collectives))
     text = report(db_path)
-    assert "Clocks: the ranks have no common collective" in text
+    assert "Clocks: the ranks share no collective" in text
     assert "offsets of up to" not in text
 
 
@@ -176,7 +176,7 @@ def test_a_deleted_collective_is_reported(db_path: Path, samples: Path, tmp_path
     assert found == [("trace", "missing", "[2]", 9, 1)]
     assert rows(db_path, "SELECT seq, rank, what FROM deviations") == [(9, 2, "missing")]
     text = report(db_path)
-    assert "[warning] collectives that a rank lacks (by traces)" in text
+    assert "[warning] collectives missing on a rank (by traces)" in text
     assert "the trace of rank 2 lacks it" in " ".join(text.split())
 
 
@@ -223,14 +223,13 @@ def test_a_late_rank_is_named(db_path: Path, tmp_path: Path, ahead_us: dict[int,
     # 1 ms after its usual arrival, which is up to 9 us beside that of the second last.
     assert typical == pytest.approx(MS, abs=20_000)
     text = " ".join(report(db_path).split())
-    assert "[warning] rank 2 is late: the others wait" in text
+    assert "[warning] rank 2 is late: other ranks wait" in text
     # What the others wait is what the table says of them; not all of it is for this rank alone.
     ((waited,),) = rows(db_path, "SELECT SUM(wait_ns) / 1e6 FROM rank_times WHERE rank <> 2")
     ((alone,),) = rows(db_path, "SELECT caused_wait_ns / 1e6 FROM rank_times WHERE rank = 2")
     assert alone < waited
-    assert (
-        f"The others wait {waited:.3g} ms in total; if it came with the second last, they" in text
-    )
+    late = "if it arrived with the second last, they"
+    assert f"The other ranks wait {waited:.3g} ms in total; {late}" in text
     assert f"they would wait {alone:.3g} ms less." in text
     # No call was left out as warm-up: none is spoken of.
     assert "warm-up" not in text
@@ -356,10 +355,8 @@ def test_a_second_job_is_a_run_of_its_own(db_path: Path, samples: Path) -> None:
     for run in ("two", "two.2"):
         told = " ".join(report(db_path, "--run", run).split())
         here = "; ".join(text.replace(f"{run}: ", f"{run} (this one): ") for text in held)
-        assert (
-            f"[note] 1 other period, start or job beside this one Each is a run of its own. {here}."
-            in told
-        )
+        title = "[note] 1 other period, start or job in addition to this one"
+        assert f"{title} Each has its own run. {here}." in told
     assert "other period" not in report(db_path, "--run", "default")
 
 
@@ -531,7 +528,7 @@ def test_the_first_lines_say_that_a_trace_is_cut(
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
     ingest(db_path, folder)
     first, *_ = report(db_path).splitlines()[2:]
-    assert first.startswith("The trace of rank 1 is cut: figures are of the part before the cut,")
+    assert first.startswith("The trace of rank 1 is cut. Figures cover the part before the cut;")
     assert "A step takes" not in report(db_path)
     assert "No step recurs" not in report(db_path)
 
@@ -548,7 +545,7 @@ def test_without_sizes_the_first_lines_say_why_no_gain_is_told(
     ingest(db_path, edited(samples / "traces" / "default", tmp_path / "light", light))
     head, _, rest = " ".join(report(db_path, "--system", "h200").split()).partition("Findings")
     why = "the sizes of the calls are not known"
-    assert f"No gain is told: {why}. To know them: log with NCCL_DEBUG=INFO" in head
+    assert f"Gain not known: {why}. To get it: log with NCCL_DEBUG=INFO" in head
     assert "Not known: sizes of the calls, and so efficiency and gain" in rest
     assert "so that sizes are known and communicators are joined by their id" in rest
     assert why in report(db_path, "--system", "h200", "--format", "html")
@@ -567,8 +564,8 @@ def test_late_of_two_ranks_is_compared_with_the_other(db_path: Path, tmp_path: P
         path.write_text(json.dumps(document))
     ingest(db_path, job)
     text = " ".join(report(db_path).split())
-    assert "of 60 calls, in 6 of them" in text
-    assert "ms in total; if both came together, it would wait" in text
+    assert "of 60 calls. In 6 of them" in text
+    assert "ms in total; if both arrived together, it would wait" in text
     assert "second last" not in text
 
 
@@ -619,8 +616,8 @@ def two_jobs(folder: Path, step_us: dict[int, float]) -> Path:
 def test_traces_of_two_jobs_in_one_folder_are_asked_about(db_path: Path, tmp_path: Path) -> None:
     ingest(db_path, two_jobs(tmp_path / "jobs", {0: 1000.0, 1: 2300.0}))
     text = " ".join(report(db_path).split())
-    assert "[warning] the ranks' traces share no collective: traces of two jobs?" in text
-    assert "A step takes 1.00 ms in one of them, 2.30 ms in another: 2.3 x." in text
+    assert "[warning] the ranks' traces share no collective: are they from two jobs?" in text
+    assert "A step takes 1.00 ms in one set, 2.30 ms in another: 2.3 x." in text
 
 
 def test_two_profiled_periods_in_one_file_are_told(db_path: Path, tmp_path: Path) -> None:
@@ -643,15 +640,15 @@ def test_two_profiled_periods_in_one_file_are_told(db_path: Path, tmp_path: Path
         path.write_text(json.dumps(document | {"traceEvents": events}))
     ingest(db_path, folder)
     text = " ".join(report(db_path).split())
-    assert "[warning] 1 pause of all ranks in the traces" in text
+    assert "[warning] 1 pause in the traces of all ranks" in text
     assert "A step takes 1.00 ms with the profiler (mean of 2 steps of rank 0)" in text
     # Each part is of 2570 us, with three times 550 us of kernels.
-    assert "the GPU idles 35.8 %" in text
+    assert "The GPU idles 35.8 %" in text
 
 
 def test_traces_of_one_job_are_not_asked_about(db_path: Path, samples: Path) -> None:
     ingest(db_path, samples / "traces" / "default")
-    assert "traces of two jobs?" not in report(db_path)
+    assert "are they from two jobs?" not in report(db_path)
 
 
 def test_logs_beside_two_periods_say_to_which_they_are_joined(db_path: Path, samples: Path) -> None:
@@ -660,7 +657,7 @@ def test_logs_beside_two_periods_say_to_which_they_are_joined(db_path: Path, sam
     log = next((samples / "nccl" / "ddp").iterdir())
     done = collscope("ingest", "log", log, "--db", db_path)
     assert "The logs are joined to the traces that were read first" in done.out
-    joined = "The logs are joined to the traces of this one alone."
+    joined = "The logs are joined to the traces of this run only."
     assert joined in " ".join(report(db_path).split())
     assert joined not in " ".join(report(db_path, "--run", "main.2").split())
 
@@ -930,7 +927,7 @@ def test_names_of_files_tell_the_ranks(db_path: Path, samples: Path, tmp_path: P
     ]  # fmt: skip
     assert rows(db_path, "SELECT COUNT(transfer_ns) FROM call_times") == [(0,)]
     report = " ".join(collscope("report", "--db", db_path).out.split())
-    assert "How much of the collectives' kernel time is waiting is not known" in report
+    assert "How much of the kernel time of collectives is waiting is not known" in report
 
 
 def test_names_that_tell_no_ranks(db_path: Path, samples: Path, tmp_path: Path) -> None:
@@ -949,8 +946,8 @@ def test_transfer_is_not_sure_where_nothing_tells_the_number_of_ranks(
     collscope("ingest", "trace", _of_older_pytorch(samples, tmp_path / "older"), "--db", db_path)
     report = " ".join(collscope("report", "--db", db_path).out.split())
     assert re.search(
-        r"Of the collectives' kernel time at least [\d.]+ % is waiting for the last rank\. The rest"
-        " is transfer only if the job has no more than the 4 traced ranks: the traces do not tell"
-        r" its number of ranks\.", report,
+        ("Waiting for the last rank is at least [\\d.]+ % of the kernel time of "
+        "collectives\\. The rest is transfer only if the job has no more than the 4 traced "
+        "ranks: the traces do not show its number of ranks\\."), report,
     )  # fmt: skip
-    assert "the rest transfer" not in report
+    assert "the rest is transfer" not in report

@@ -15,6 +15,7 @@ from trace_builder import US, Job
 from collscope.timeline.analyse import analyse
 from collscope.timeline.step_causes.collectives import Facts
 from collscope.timeline.step_causes.diagnose import diagnose
+from collscope.timeline.step_causes.one_step import drawn, one_step
 from collscope.timeline.step_causes.records import Diagnosis
 
 RECORDED = ROOT / "benchmarks" / "recordings" / "causes"
@@ -97,6 +98,27 @@ def test_a_forced_setting_is_named_by_the_log() -> None:
     assert cause.cost.high >= 3.0
     silent, _ = diagnose(timeline, Facts(), steps=5)
     assert silent.causes == ()
+
+
+def test_one_step_shows_what_two_ranks_do_and_the_cause() -> None:
+    timeline = analyse(_job(extra=5).traces())
+    found, recorded = diagnose(timeline, Facts(), steps=STEPS)
+    step = one_step(recorded, found.marks[0])
+    assert step is not None
+    first, second = step.lanes
+    assert (first.rank, second.rank) == (0, 1)
+    kernels = sum(150 + 5 * (layer % 4) for layer in range(LAYERS)) / 1000
+    for lane, extra in ((first, 0.0), (second, 5 * 0.2)):
+        assert lane.total_ns("compute") / MS == pytest.approx(kernels + extra, rel=0.01)
+        assert lane.total_ns("cause") / MS == pytest.approx(extra)
+        assert lane.total_ns("transfer") / MS == pytest.approx(0.1, rel=0.1)
+    # rank 0 waits in the collective while rank 1 runs what rank 0 has not
+    assert first.total_ns("waiting") / MS == pytest.approx(5 * 0.2, rel=0.1)
+    assert second.total_ns("waiting") / MS == pytest.approx(0, abs=0.05)
+    whole = sum(first.total_ns(part) for part in ("compute", "transfer", "waiting", "idle"))
+    assert whole == pytest.approx(step.length_ns, rel=0.01)
+    shown = list(drawn(second.spans["cause"], 10_000, join=True))
+    assert 1 <= len(shown) <= 5
 
 
 def test_a_recording_without_a_whole_step_has_no_diagnosis() -> None:

@@ -148,7 +148,7 @@ def test_lateness_and_bandwidth_by_gpu_node_and_nic(db_path: Path) -> None:
         ("GPU", "node1 0x4000"), ("NIC", "node1 NET/IB/1"), ("node", "node1"),
     ]  # fmt: skip
     text = collscope("report", "--db", db_path).out
-    assert "Each GPU has its own clock; the ends of the calls give the offsets" in text
+    assert "Each GPU has its own clock. The ends of the calls give the offsets" in text
     assert "node  node1           2-3" in text
     csv = collscope("sql", "--db", db_path, "--format", "csv", "SELECT place FROM place_times")
     assert "node1 NET/IB/1" in csv.out.splitlines()
@@ -171,9 +171,9 @@ def test_a_node_is_late_whose_ranks_take_turns(db_path: Path) -> None:
     told = json.loads(collscope("report", "--db", db_path, "--format", "json").out)
     found = {f["code"]: f for f in told["findings"]}
     assert "straggler" not in found
-    assert found["late_node"]["title"] == "node node1 is late: the others wait"
+    assert found["late_node"]["title"] == "node node1 is late: the other nodes wait"
     assert (
-        "comes last in 20 calls; the others wait 30 ms for that, 100 %"
+        "arrives last in 20 calls; the other ranks wait 30 ms for that, 100 %"
         in (found["late_node"]["detail"])
     )
     assert "Ranks 2, 3 take turns." in found["late_node"]["detail"]

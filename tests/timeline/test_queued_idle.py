@@ -34,7 +34,7 @@ def test_short_kernels_make_idle_time_doubtful(which: str, tmp_path: Path) -> No
     query = "SELECT DISTINCT run FROM diagnostics WHERE code = 'idle_while_queued'"
     assert rows(db, query) == [("short",)]
     short, whole = (collscope("report", "--db", db, "--run", r).out for r in ("short", "whole"))
-    assert "These shares are not sure: the GPU of rank " in " ".join(short.split())
+    assert "These shares are uncertain: the GPU of rank " in " ".join(short.split())
     assert "NOTHING STANDS OUT" not in short
     assert "NOTHING STANDS OUT" in whole
     assert "not sure" not in whole

@@ -10,7 +10,7 @@
  *     WHAT  a name of `ERRORS`; short: half of the bytes; kill: SIGKILL before the call;
  *           torn: SIGKILL after half of the bytes
  *
- * A call is looked at by its path, which the kernel tells of a descriptor, so that nothing has to
+ * A call is looked at by its path, which the kernel knows for a descriptor, so that nothing has to
  * be kept. What libraries do inside of libc (stdio) calls none of these names and passes.
  */
 #define _GNU_SOURCE

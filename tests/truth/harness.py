@@ -28,7 +28,7 @@ from inputs import RECORDINGS, ROOT, SHARED
 CASES = Path(__file__).resolve().parent / "cases"
 # What `alone` allows a command: a guard against endless work, far above what any needs.
 WALL_S, CPU_S, MEMORY_BYTES = 12, 8, 4 << 30
-_WIDTHS = {"case": 4, "what": 52, "told": 44, "truth": 34, "inside": 0}
+_WIDTHS = {"case": 4, "what": 52, "answer": 44, "truth": 34, "inside": 0}
 
 Scalar = bool | int | float | str
 Verdict = Literal["yes", "NO", "known wrong", "STALE MARK", "not run"]
@@ -80,7 +80,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     case: str
     what: str
-    told: str
+    answer: str
     truth: str
     inside: Verdict
     why: str = ""
@@ -185,7 +185,7 @@ class _Bench:
             return _first(connection.execute(query).fetchone())
 
 
-# Within the limits a process of its own; how much memory it took is told by the one that waits.
+# Within the limits a process of its own; the process that waits for it measures its memory.
 _WAITER = f"""
 import resource, subprocess, sys
 resource.setrlimit(resource.RLIMIT_CPU, ({CPU_S}, {CPU_S}))
@@ -235,17 +235,17 @@ def _environment(**values: str) -> Iterator[None]:
 
 def _row(name: str, ask: Ask, bench: _Bench) -> Row:
     try:
-        told = _told(ask, bench)
+        answer = _find_answer(ask, bench)
     except (LookupError, ValueError, sqlite3.Error) as error:
-        told = _Nothing(f"no such answer: {error}")
-    inside = _inside(ask, told)
+        answer = _Nothing(f"no such answer: {error}")
+    inside = _inside(ask, answer)
     verdict: Verdict = "yes" if inside else "NO"
     if ask.known_wrong is not None:
         verdict = "STALE MARK" if inside else "known wrong"
     return Row(
         case=name,
         what=ask.what,
-        told=_shown(ask, told),
+        answer=_shown(ask, answer),
         truth=_truth(ask),
         inside=verdict,
         why=ask.known_wrong or "",
@@ -253,12 +253,12 @@ def _row(name: str, ask: Ask, bench: _Bench) -> Row:
 
 
 class _Nothing(str):
-    """Why there is no answer to hold against the truth."""
+    """Why there is no answer to compare with the truth."""
 
     __slots__ = ()
 
 
-def _told(ask: Ask, bench: _Bench) -> Any:  # noqa: ANN401
+def _find_answer(ask: Ask, bench: _Bench) -> Any:  # noqa: ANN401
     if ask.sql is not None:
         return bench.sql(ask.sql)
     ran = _ran(ask, bench)
@@ -308,36 +308,36 @@ def _first(row: tuple[Any, ...] | None) -> Any:  # noqa: ANN401
     return _Nothing("no row") if row is None else row[0]
 
 
-def _inside(ask: Ask, told: Any) -> bool:  # noqa: ANN401
-    """Whether what was told is the truth."""
-    if told is None or isinstance(told, _Nothing):
-        return told is None and ask.or_unknown
+def _inside(ask: Ask, answer: Any) -> bool:  # noqa: ANN401
+    """Whether the answer is the truth."""
+    if answer is None or isinstance(answer, _Nothing):
+        return answer is None and ask.or_unknown
     if ask.says is not None or ask.never is not None:
-        found = re.search(ask.says or ask.never or "", str(told))
+        found = re.search(ask.says or ask.never or "", str(answer))
         return (found is not None) == (ask.says is not None)
     if isinstance(ask.truth, str):
-        return str(told) == ask.truth
+        return str(answer) == ask.truth
     low, high = ask.between or (ask.truth, ask.truth)
     assert low is not None, ask.what
     assert high is not None, ask.what
     with contextlib.suppress(ValueError):
-        return low - ask.within * abs(low) <= float(told) <= high + ask.within * abs(high)
+        return low - ask.within * abs(low) <= float(answer) <= high + ask.within * abs(high)
     return False
 
 
-def _shown(ask: Ask, told: Any) -> str:  # noqa: ANN401
-    if told is None:
+def _shown(ask: Ask, answer: Any) -> str:  # noqa: ANN401
+    if answer is None:
         return "not known"
-    if isinstance(told, _Nothing):
-        return str(told)
+    if isinstance(answer, _Nothing):
+        return str(answer)
     pattern = ask.says or ask.never
     if pattern is not None:
-        found = re.search(pattern, str(told))
+        found = re.search(pattern, str(answer))
         return f"“{_plain(found[0])}”" if found else "does not say it"
     try:
-        return f"{float(told):.6g}"
+        return f"{float(answer):.6g}"
     except ValueError:
-        return str(told)
+        return str(answer)
 
 
 def _truth(ask: Ask) -> str:
@@ -354,7 +354,7 @@ def _truth(ask: Ask) -> str:
 
 
 def _not_run(name: str, ask: Ask, why: str) -> Row:
-    return Row(case=name, what=ask.what, told="", truth=_truth(ask), inside="not run", why=why)
+    return Row(case=name, what=ask.what, answer="", truth=_truth(ask), inside="not run", why=why)
 
 
 def table(rows: list[Row]) -> str:

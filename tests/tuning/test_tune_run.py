@@ -388,8 +388,9 @@ def test_a_dry_run_tells_the_settings_and_starts_nothing(samples: Path, tmp_path
     assert outcomes["nvls/simple"] == ("left out", 0)
     (nvls,) = (s["outcome"] for s in found["settings"] if s["name"] == "nvls/simple")
     assert nvls == (
-        "left out: NVLS is switched off (AllReduce, ReduceScatter, AllGather); no nvls (Broadcast,"
-        " Reduce); no choice of algorithm (SendRecv, AllToAll, Gather, AllToAllv, Scatter)"
+        "left out: NVLS is switched off (AllReduce, ReduceScatter, AllGather); unsupported by"
+        " nvls (Broadcast, Reduce); not for point-to-point calls (SendRecv, AllToAll, Gather,"
+        " AllToAllv, Scatter)"
     )
     # One of the survey; 9 settings and 2 x 3 of channels, 9 + 15/2 + 3 x 15/4 + 5 = 33 of the
     # search; present and tuned three times each. 40 launches of 14 x 0.05 s.

@@ -297,8 +297,8 @@ def test_settings_beyond_the_measured_sizes_are_not_known(samples: Path, db_path
     assert {row["time_ns"] for row in [found["present"], *found["rows"]]} == {None}
     assert found["recommended"] is None
     (note,) = [n["text"] for n in found["notices"] if n["code"] == "sizes_too_far"]
-    assert note.endswith("have 1 KiB to 13.04 MiB. Measure them: collscope replay --sweep "
-                         "allreduce:1K..16M*2")  # fmt: skip
+    assert note.endswith("have 1 KiB to 13.04 MiB. Measure them with 'collscope replay --sweep "
+                         "allreduce:1K..16M*2'")  # fmt: skip
 
 
 def test_measured_buckets_keep_their_own_times() -> None:

@@ -1,1 +1,1 @@
-"""Which collectives a run calls, of which sizes, and on which communicators."""
+"""The collectives that a run calls, their sizes and their communicators."""

@@ -35,7 +35,7 @@ class ClassRow(msgspec.Struct, frozen=True):
     protocol: str | None
     channels: int | None
     tuned_calls: int  # calls that a TUNING line describes
-    kernel_calls: int | None  # calls whose kernels tell transfer from waiting
+    kernel_calls: int | None  # calls whose kernels separate transfer and waiting
     kernel_observations: int | None  # kernels of those calls: one per rank and call
     # mean per call: from its last rank's arrival to its last end; without comparable clocks its
     # shortest kernel

@@ -25,7 +25,7 @@ def _lines(rows: Sequence[Deviation]) -> tuple[Evidence, ...]:
 
 
 def missing_ranks(report: Report) -> Iterable[Finding]:
-    """Communicators with ranks of which no source has a line."""
+    """Communicators with ranks that no source has a line of."""
     rows = [row for row in report.communicators if row.missing_ranks]
     if not rows:
         return
@@ -35,18 +35,20 @@ def missing_ranks(report: Report) -> Iterable[Finding]:
     more = f"; and {len(rows) - MOST_EVIDENCE} more" if len(rows) > MOST_EVIDENCE else ""
     logged = _logged(report)
     source = "log" if logged else "trace or recording"
-    which = "the logs" if logged else "those"
+    which = "the logs" if logged else "the traces or recordings"
     where = " (NCCL_DEBUG_FILE with %h and %p, on every host)" * logged
-    right = ", and calls that only these ranks make: without them counts and bytes are lower bounds"
+    right = (
+        ", and calls that only these ranks make. Without them, counts and bytes are lower bounds"
+    )
     if calls_lost(report):
-        right = ", and the calls that are lost in what was ingested"
+        right = ", and the calls that are lost in the ingested sources"
     advice = f"Ingest {which} of all ranks{where} to see waiting and disagreement{right}."
     yield Finding(
         severity="warning",
         code="missing_ranks",
         title=f"ranks without a {source} in"
         f" {count_of(len(rows), len(report.communicators), 'communicator')}",
-        detail=f"Not seen, by the rank in the communicator: {named}{more}.",
+        detail=f"Missing ranks, numbered within the communicator: {named}{more}.",
         advice=advice,
     )
 
@@ -62,19 +64,19 @@ def missing_calls(report: Report) -> Iterable[Finding]:
     )
     more = f"; and {len(rows) - MOST_EVIDENCE} more" if len(rows) > MOST_EVIDENCE else ""
     title = (
-        f"{count(lines, 'line of a call', 'lines of calls')} {are(lines)} not in the logs of all"
-        " ranks that have a log"
+        f"{count(lines, 'line of a call', 'lines of calls')} {are(lines)} not in the logs "
+        "of all ranks that have a log"
     )
     advice = (
-        "Lines were lost (shared stdout, full disk), a rank stopped, or lines stand in the other"
-        " logs twice: see the damaged lines in the coverage, and give each process its own"
-        " NCCL_DEBUG_FILE."
+        "Lines were lost (shared stdout, full disk), a rank stopped, or other logs hold "
+        "lines twice. Check the damaged lines under Coverage, and give each process its own "
+        "NCCL_DEBUG_FILE."
     )
     if not _logged(report):
         title = f"{count(lines, 'call')} {are(lines)} missing in traces or recordings of ranks"
         advice = (
-            "They began or ended at different calls, or lost some: a missing call cannot be told"
-            " from a rank that stopped."
+            "These ranks began or ended at different calls, or lost some. A missing call "
+            "looks the same as a rank that stopped."
         )
     yield Finding(
         severity="warning",
@@ -106,8 +108,8 @@ def ranks_stopped(report: Report) -> Iterable[Finding]:
         code="ranks_stopped",
         title=title,
         detail=f"{named}{more}.",
-        advice="Look at what these ranks did instead: their stack, an exception, the GPU; the "
-        "others wait for them in the next call. A log that was cut looks the same.",
+        advice="Check what these ranks did instead: their stack, an exception, the GPU. Other "
+        "ranks wait for them in the next call. A truncated log looks the same.",
         evidence=tuple(
             Evidence(row.source, None, None) for row in rows[:MOST_EVIDENCE] if row.source
         ),
@@ -120,7 +122,7 @@ def _last_call(last: LastCall) -> str:
     what = last.op
     if last.count is not None and last.datatype is not None:
         what = f"{last.op} of {last.count} {last.datatype}"
-    return f"its last call is no. {last.place} ({what}), of {last.calls}"
+    return f"its last call is number {last.place} ({what}) of {last.calls}"
 
 
 def ranks_disagree(report: Report) -> Iterable[Finding]:
@@ -135,9 +137,9 @@ def ranks_disagree(report: Report) -> Iterable[Finding]:
         severity="problem",
         code="ranks_disagree",
         title="ranks of one communicator issued different calls at the same place",
-        detail=f"Calls: {calls}, of {named}.",
-        advice="Operation, count, datatype and order must be equal on all ranks; look for "
-        "rank-dependent branches around the calls, which hang or corrupt data.",
+        detail=f"Calls: {calls}, on {named}.",
+        advice="Operation, count, datatype and order must be equal on all ranks. Look for "
+        "rank-dependent branches around the calls: they hang the job or corrupt data.",
         evidence=_lines(rows),
     )
 
@@ -155,8 +157,8 @@ def communicators_inferred(report: Report) -> Iterable[Finding]:
         code="communicators_inferred",
         title=f"{count_of(len(rows), len(report.communicators), 'communicator')} {are(len(rows))}"
         " inferred",
-        detail=f"Communicator{'s' * (len(rows) > 1)} {ids}: no INIT line names their ranks; ranks"
-        " with the same calls were put together.",
+        detail=f"Communicator{'s' * (len(rows) > 1)} {ids}: no INIT line names their ranks, so "
+        "ranks with the same calls were grouped.",
         advice=f"Log with NCCL_DEBUG_SUBSYS=INIT,COLL, so that {known}communicators are joined by"
         " their id.",
     )
@@ -170,8 +172,8 @@ def counts_modulo(report: Report) -> Iterable[Finding]:
                 severity="note",
                 code="counts_modulo",
                 title="Calls of 2^32 elements and more would look smaller",
-                detail="This RCCL prints the count modulo 2^32. Smaller counts are as printed; "
-                "2^32 elements are 4 GiB of int8 and 16 GiB of float32.",
+                detail="This RCCL prints the count modulo 2^32. Smaller counts are printed in "
+                "full. 2^32 elements are 4 GiB of int8 and 16 GiB of float32.",
                 advice="If the job has such calls, log with NCCL_DEBUG_SUBSYS=INIT,COLL,TUNING: "
                 "TUNING lines print the bytes in full.",
                 evidence=_excerpt(row),
@@ -189,8 +191,8 @@ def tiny_messages(report: Report) -> Iterable[Finding]:
         severity="note",
         code="tiny_messages",
         title=f"{100 * tiny / every:.1f} % of the calls are below 4 KiB",
-        detail=f"{count_of(tiny, every, 'call')} of known size: their cost is latency, not"
-        " bandwidth.",
+        detail=f"{count_of(tiny, every, 'call')} of known size: latency, not bandwidth, sets their "
+        "cost.",
         advice="Combine scalars and small tensors into one call, or call less often.",
     )
 
@@ -223,15 +225,15 @@ def data_loss(report: Report) -> Iterable[Finding]:
                 code="data_loss",
                 title=f"records were lost: {row.code} ({count(row.count, 'time')})",
                 detail=row.message,
-                advice="Counts and bytes below are lower bounds, and shares may be too high or too "
-                "low; the diagnostics view names the sources.",
+                advice="The counts and bytes below are lower bounds; shares may be too high or too "
+                "low. The diagnostics view names the sources.",
                 evidence=_excerpt(row),
             )
 
 
 def library_warnings(report: Report) -> Iterable[Finding]:
     """Warnings and errors that the library printed, and slow work requests of InfiniBand."""
-    # an "error" is only the line number that an error code passed on its way up: it comes last
+    # an "error" is only the line number that an error code passed on its way up: it is sorted last
     kinds = ("fatal", "wqe_stall", "warning", "wqe_slow", "error")
     rows = [fact for kind in kinds for fact in report.facts if fact.kind == kind]
     if not rows:
@@ -244,7 +246,7 @@ def library_warnings(report: Report) -> Iterable[Finding]:
         detail=f"{count(len(rows), 'different text')}; the first"
         f" {min(len(rows), MOST_EVIDENCE)} follow."
         if len(rows) > 1
-        else "It follows.",
+        else "The text follows.",
         advice="Read them: they often name the reason for a slow path.",
         evidence=tuple(Evidence(row.source, row.line, row.value) for row in rows[:MOST_EVIDENCE]),
     )

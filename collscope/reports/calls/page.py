@@ -69,7 +69,7 @@ def sizes_figure(report: Report) -> Figure | None:
     }  # fmt: skip
     return Figure(
         "Calls by message size",
-        "Powers of two that have calls: above the calls, below their bytes. A bin ends at the next "
+        "Each power of two that has calls: calls above, bytes below. A bin ends at the next "
         "power of two.",
         make, found, marks,
     )  # fmt: skip

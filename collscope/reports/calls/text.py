@@ -51,9 +51,9 @@ def classes(report: Report) -> Iterable[str | Table]:
         (origin("calls", class_id=row.class_id) for row in report.classes),
     )
     yield (
-        "op rN: root N. size B: nccl-tests size of one call. place: in or out. MB = 1e6 bytes. "
-        "% bytes: of the bytes of all calls. algorithm/protocol/channels: of most calls with a "
-        "TUNING line."
+        "op rN: root N. size B: nccl-tests size of one call. place: in or out. MB = 1e6 "
+        "bytes. % bytes: share of the bytes of all calls. algorithm/protocol/channels: the "
+        "most common choice in calls with a TUNING line."
     )
     if report.header.classes > len(report.classes):
         more = report.header.classes - len(report.classes)
@@ -135,13 +135,13 @@ def histograms(report: Report) -> Iterable[str | Table]:
         yield "No calls of known size."
         return
     yield (
-        "Size is the nccl-tests size of one call; a bar is the bin's part of these calls. Powers"
-        " of two without calls are left out."
+        "Size is the nccl-tests size of one call. A bar shows the bin's share of these "
+        "calls. Empty powers of two are left out."
     )
     for histogram in report.histograms:
         yield _histogram_table(histogram)
     if report.header.calls_without_size:
-        yield f"{count(report.header.calls_without_size, 'call')} of unknown size left out."
+        yield f"{count(report.header.calls_without_size, 'call')} of unknown size not shown."
 
 
 def _histogram_table(histogram: Histogram) -> Table:
@@ -219,7 +219,7 @@ def communicators(rows: Sequence[CommunicatorRow]) -> Iterable[str | Table]:
             for group in shown
         ),
     )
-    yield "Communicators of equal shape, parent and calls share a line; MB = 1e6 bytes."
+    yield "Communicators of equal shape, parent and calls share a line. MB = 1e6 bytes."
     if len(groups) > _MOST_COMMUNICATORS:
         yield f"{count(len(groups) - _MOST_COMMUNICATORS, 'more line')} not shown."
 

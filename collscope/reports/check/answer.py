@@ -83,7 +83,7 @@ class StepVerdict(msgspec.Struct, frozen=True):
 
     recorded: float | None  # current / baseline, with the profiler; None: no steps
     ratio: float | None  # the same without it, with the middle of what it may cost; None: no steps
-    low: float | None  # its 95 % interval: what the profiler may cost, other starts, noise of steps
+    low: float | None  # its 95 % interval: profiler overhead, run-to-run variation, noise of steps
     high: float | None  # None: the noise is not known
     outcome: Annotated[str, ("slower", "faster", "same", "unsure")]
     # Why it may be too much slower to pass. None: it is not; unknown: a single step, or none;

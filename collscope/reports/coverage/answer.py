@@ -41,6 +41,8 @@ SELECT COUNT(*) FROM (
 _GPU_NAMES = "SELECT DISTINCT gpu FROM traces WHERE run = ? AND gpu IS NOT NULL ORDER BY gpu"
 
 _WORLD = "SELECT MAX(world_size) FROM traces WHERE run = ?"
+# Of dumps of groups alone: no communicator may be of all ranks.
+_RECORDED = "SELECT MAX(rank) + 1 FROM recordings WHERE run = ?"
 
 _SOURCES = """
 SELECT path, kind, dialect, library, library_version, lines, parsed, ignored, foreign_lines,
@@ -76,8 +78,8 @@ class Header(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...]
     processes: int  # distinct (source, host, pid) behind the communicators' ranks
     gpus: int | None  # distinct devices of those processes, None when no line names one
-    ranks: int | None  # of the job: as a trace tells them, else of the largest communicator
-    gpu_names: tuple[str, ...]  # as traces tell them
+    ranks: int | None  # of the job: from a trace, else the recordings or the largest communicator
+    gpu_names: tuple[str, ...]  # from the traces
     nodes: int | None  # hosts of the communicator with the most
     communicators: int
     classes: int
@@ -152,7 +154,8 @@ def read_header(
     (processes,) = connection.execute(_PROCESSES, (run,)).fetchone()
     (gpus,) = connection.execute(_GPUS, (run,)).fetchone()
     (world,) = connection.execute(_WORLD, (run,)).fetchone()
-    sizes = [world, *(row.nranks for row in communicators)]
+    (recorded,) = connection.execute(_RECORDED, (run,)).fetchone()
+    sizes = [world, recorded, *(row.nranks for row in communicators)]
     ranks = max((size for size in sizes if size), default=None)
     nodes = max((row.nnodes for row in communicators if row.nnodes), default=None)
     return Header(
@@ -174,7 +177,7 @@ def read_header(
 
 
 def traced_gpus(connection: sqlite3.Connection, run: str) -> tuple[str, ...]:
-    """Names of the GPUs, as the traces tell them."""
+    """Names of the GPUs, from the traces."""
     return tuple(row[0] for row in connection.execute(_GPU_NAMES, (run,)))
 
 

@@ -16,7 +16,7 @@ FROM deviations WHERE run = ? GROUP BY comm_id, rank, what ORDER BY comm_id, ran
 # The last calls of a communicator that a rank with a log lacks: its last row of missing places
 # without a gap, if it goes on to the end. Traces may end where they like, and have no process. Some
 # log must show the rank's last call and the one behind it: of excerpts that overlap nowhere, none
-# tells that a rank stopped.
+# shows that a rank stopped.
 _TAILS = """
 WITH missing AS (
     SELECT comm_id, rank, seq,
@@ -60,7 +60,7 @@ class Deviation(msgspec.Struct, frozen=True):
     # missing, stopped (its log lacks the last calls) or differs
     what: Annotated[str, ("missing", "stopped", "differs")]
     calls: int
-    detail: str | None  # of the first such call, as matching told it
+    detail: str | None  # of the first such call, as matching found it
     source: str | None  # the rank's source
     line: int | None  # of the first such call; None: it logged none
     last: LastCall | None = None  # of a rank that stopped

@@ -12,8 +12,8 @@ from collscope.units import count
 
 _MOST_NAMED = 3
 _LOGS_OF_ONE = (
-    " The logs are joined to the traces of this one alone. To join them to others, ingest those and"
-    " the logs with --run NAME."
+    " The logs are joined to the traces of this run only. To join them to other runs, ingest "
+    "those traces and the logs with --run NAME."
 )
 
 # Per diagnostic: title, what it counts, detail.
@@ -21,46 +21,47 @@ _SEVERAL = {
     "several_jobs": (
         "more than one job in this run: {} with several processes",
         "GPU",
-        "Processes with different pids used the same GPU for communicators of their own. Calls,"
-        " bytes and settings below are those of all these jobs (or starts of one job) together.",
+        "Processes with different pids used the same GPU for communicators of their own. "
+        "Calls, bytes and settings below cover all these jobs (or starts of one job) "
+        "together.",
     ),
     "rank_traced_twice": (
         "two jobs or periods in this run: {} left out",
         "trace",
-        "Their rank already has a trace. Shares, waiting and overlap are those of the first trace"
-        " of each rank, listed under Share of GPU time.",
+        "Their rank already has a trace. Shares, waiting and overlap use the first trace of "
+        "each rank, listed under Share of GPU time.",
     ),
     "pauses": (
-        "{} of all ranks in the traces, as between two profiled periods in one file",
+        "{} in the traces of all ranks, as between two profiled periods in one file",
         "pause",
-        "Steps are those of the longest part without a pause, and no pause counts as idle time. All"
-        " other times and counts are of all parts together.",
+        "Steps are taken from the longest part without a pause. Pauses do not count as idle "
+        "time. All other times and counts cover all parts.",
     ),
 }
 
 # Per diagnostic: title and advice.
 _DOUBTS = {
     "copied_trace": (
-        "one trace is there twice, as two ranks",
+        "one trace was ingested twice, as two ranks",
         "Ingest each rank's own file into a new run (--run NAME).",
     ),
     "no_collective": (
         "no collective is recognised in the traces",
-        "If the job has some, name their kernels at ingest (--collective 'REGEX=Operation')."
-        " ProfilerActivity.CPU tells those of torch.distributed whatever their kernels are called,"
-        " but none that another library launches. Until then shares, waiting and gains say nothing"
-        " of them.",
+        "If the job has collectives, name their kernels at ingest (--collective "
+        "'REGEX=Operation'). ProfilerActivity.CPU identifies those of torch.distributed, "
+        "whatever their kernels are called, but none that another library launches. Until "
+        "then, shares, waiting and gains do not include them.",
     ),
     "like_collectives": (
         "kernels that behave like collectives count as compute",
-        "Look what they are. If they are collectives, ingest again into a new run (--run NAME) with"
-        " these options, each with its operation. Until then shares, waiting and gains say nothing"
-        " of them.",
+        "Check what they are. If they are collectives, ingest again into a new run (--run "
+        "NAME) with these options, naming the operation of each. Until then, shares, waiting "
+        "and gains do not include them.",
     ),
     "may_be_collectives": (
         "kernels that may be collectives count as compute",
-        "If they are some, name them at ingest (--collective 'REGEX=Operation'). Until then shares,"
-        " waiting and gains say nothing of them.",
+        "If they are collectives, name them at ingest (--collective 'REGEX=Operation'). "
+        "Until then, shares, waiting and gains do not include them.",
     ),
 }
 
@@ -75,8 +76,8 @@ def contradictions(report: Report) -> Iterable[Finding]:
             title=f"the traces contradict themselves, so {lost} not known: {one.code}"
             f" ({count(one.count, 'time')})",
             detail=one.words,
-            advice="Trace the job again, and ingest the files as the profiler wrote them: what"
-            " shrinks, merges or converts traces may have changed them.",
+            advice="Trace the job again, and ingest the files as the profiler wrote them. Tools "
+            "that shrink, merge or convert traces may have changed them.",
             evidence=(Evidence(one.source, None, one.first),) if one.source else (),
         )
 
@@ -101,8 +102,7 @@ def library_differs(report: Report) -> Iterable[Finding]:
         code="library_differs",
         title=f"{len(versions)} different library versions in one run",
         detail=", ".join(sorted(versions)) + ".",
-        advice="Start every rank with the same library, or give other jobs a run of their own"
-        " (--run NAME).",
+        advice="Start every rank with the same library, or give each job its own run (--run NAME).",
         evidence=tuple(
             Evidence(row.source, None, version) for version, row in sorted(versions.items())
         ),
@@ -119,7 +119,7 @@ def several_jobs(report: Report) -> Iterable[Finding]:
                 code=row.code,
                 title=title.format(count(row.count, counted)),
                 detail=detail,
-                advice="Give each job and each profiled period a run of its own (--run NAME).",
+                advice="Give each job and each profiled period its own run (--run NAME).",
             )
 
 
@@ -147,37 +147,37 @@ def unlike_traces(report: Report) -> Iterable[Finding]:
     )
     if not differ and not joint:
         return
-    what = f"No collective of one set of ranks was found in the traces of another ({sets} sets)."
+    what = f"The {sets} sets of ranks share no collective in their traces."
     if differ:
         what += (
-            f" A step takes {least / 1e6:.2f} ms in one of them, {most / 1e6:.2f} ms in another:"
-            f" {most / least:.1f} x."
+            f" A step takes {least / 1e6:.2f} ms in one set, {most / 1e6:.2f} ms in another: "
+            f"{most / least:.1f} x."
         )
     yield Finding(
         severity="warning",
         code="unlike_traces",
-        title="the ranks' traces share no collective: traces of two jobs?",
+        title="the ranks' traces share no collective: are they from two jobs?",
         detail=what,
-        advice="If so, give each job a run of its own (--run NAME): the figures of this report mix"
-        " them. If it is one job, trace the same steps on every rank.",
+        advice="If so, give each job its own run (--run NAME): this report mixes their figures. If "
+        "it is one job, trace the same steps on every rank.",
     )
 
 
 def traces_apart(report: Report) -> Iterable[Finding]:
-    """Traces far apart in time, of which nothing tells whether they are of one start."""
+    """Traces far apart in time that may come from two starts."""
     for row in report.coverage.diagnostics:
         if row.code == "traces_apart":
             yield Finding(
                 severity="warning",
                 code="traces_apart",
-                title="the traces lie far apart in time: of two starts of the job?",
+                title="the traces are far apart in time: are they from two starts of the job?",
                 detail=f"{row.message[:1].upper()}{row.message[1:]}.",
                 advice="Compare the dates of the files.",
             )
 
 
 def doubtful_traces(report: Report) -> Iterable[Finding]:
-    """Traces that cannot be of a job as they are: a copied rank, ranks that never meet."""
+    """Traces that cannot come from one job: a copied rank, ranks that never meet."""
     for row in report.coverage.diagnostics:
         if row.code in _DOUBTS:
             title, advice = _DOUBTS[row.code]
@@ -202,23 +202,23 @@ def several_periods(report: Report) -> Iterable[Finding]:
     yield Finding(
         severity="note",
         code="several_periods",
-        title=f"{others} beside this one",
-        detail=f"Each is a run of its own. {held}." + _LOGS_OF_ONE * logs,
-        advice="collscope report --run NAME shows one of them, collscope compare two.",
+        title=f"{others} in addition to this one",
+        detail=f"Each has its own run. {held}." + _LOGS_OF_ONE * logs,
+        advice="collscope report --run NAME shows one of them; collscope compare compares two.",
     )
 
 
 def logged_twice(report: Report) -> Iterable[Finding]:
-    """Processes of which two logs hold calls on the same communicator."""
+    """Processes with two logs that hold calls on the same communicator."""
     for row in report.coverage.diagnostics:
         if row.code == "process_in_two_logs":
             yield Finding(
                 severity="warning",
                 code="logged_twice",
-                title=f"more than one log of {count(row.count, 'process', 'processes')}",
+                title=f"more than one log for {count(row.count, 'process', 'processes')}",
                 detail=f"{row.message[:1].upper()}{row.message[1:]}.",
-                advice="If one log is a copy of others (a shared stdout beside a file per"
-                " process), ingest it into a run of its own (--run NAME).",
+                advice="If one log is a copy (a shared stdout in addition to a file per process), "
+                "ingest it into its own run (--run NAME).",
             )
 
 
@@ -232,9 +232,8 @@ def totals_beside_trace(report: Report) -> Iterable[Finding]:
     yield Finding(
         severity="note",
         code="totals_beside_trace",
-        title=f"{count(len(left_out), 'file')} of totals left out beside the trace of the same "
-        "process",
-        detail="Shares and times are those of the trace, which has the same kernels.",
+        title=f"{count(len(left_out), 'file')} of totals left out: the same process has a trace",
+        detail="Shares and times come from the trace, which has the same kernels.",
         advice="Nothing to do, or ingest the traces alone.",
         evidence=tuple(Evidence(path, None, "") for path in sorted(left_out)[:_MOST_NAMED]),
     )

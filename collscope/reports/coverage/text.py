@@ -31,7 +31,7 @@ def run_section(report: Report) -> Iterable[str | Table]:
         f"{count(header.processes or None, 'process', 'processes')}, {_gpus(header)}, "
         f"hosts {', '.join(header.hosts) or 'unknown'}."
         if known
-        else f"Run {header.run}: its sources name no ranks, processes, GPUs or hosts."
+        else f"Run {header.run}: its sources do not name ranks, processes, GPUs or hosts."
     )
     yield f"Libraries: {', '.join(header.libraries) or 'no version line in the sources'}."
     columns = [("source kind", TEXT), ("dialect", TEXT), ("sources", NUMBER)]
@@ -54,9 +54,9 @@ def coverage_section(report: Report) -> Iterable[str | Table]:
     coverage = report.coverage
     if report.header.calls:
         yield (
-            f"Calls seen on all their ranks: {coverage.calls_complete} of {report.header.calls}; "
-            f"by some: {coverage.calls_incomplete}; number of ranks unknown: "
-            f"{coverage.calls_unknown}."
+            f"Calls recorded on all their ranks: {coverage.calls_complete} of "
+            f"{report.header.calls}; on some: {coverage.calls_incomplete}; number of ranks "
+            f"unknown: {coverage.calls_unknown}."
         )
     if coverage.sources:
         columns = [
@@ -87,14 +87,14 @@ def coverage_section(report: Report) -> Iterable[str | Table]:
         yield from more_not_shown(len(coverage.diagnostics), "diagnostic")
     if coverage.beside:
         parts = (f"{count(v.rows, 'row')} of the view {v.view}" for v in coverage.beside)
-        yield f"In the store, and not shown here (collscope sql): {', '.join(parts)}."
+        yield f"Also in the store, not shown here (collscope sql): {', '.join(parts)}."
     for gap in coverage.gaps:
-        yield f"Not known: {gap.question}. To know it: {gap.remedy}."
+        yield f"Not known: {gap.question}. To find out: {gap.remedy}."
 
 
 NO_SIZES = "the sizes of the calls are not known"
-_LOG = "log with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL beside the traces"
-_UNSEEN = "neither NCCL's or RCCL's log nor CPU activities tell those of other libraries' kernels"
+_LOG = "log with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL while tracing"
+_UNSEEN = "neither NCCL's or RCCL's log nor CPU activities show the sizes of other libraries' calls"
 
 
 def tell_sizes(report: Report) -> str:
@@ -102,10 +102,10 @@ def tell_sizes(report: Report) -> str:
     families = {family.family for share in report.shares for family in share.families}
     codes = {row.code for row in report.coverage.diagnostics}
     if families and families <= OTHER_LIBRARIES:
-        return f"take them from the job's own code ({_UNSEEN})"
+        return f"get them from the job's own code ({_UNSEEN})"
     told = f"{_LOG}, or trace with ProfilerActivity.CPU and record_shapes=True"
     if "graph_collectives" in codes:
-        told = f"{_LOG}, from before the graphs are captured"
+        told = f"{_LOG}, starting before the graphs are captured"
     return told + f" ({_UNSEEN})" * bool(families & OTHER_LIBRARIES)
 
 
@@ -114,14 +114,13 @@ def calls_missing_sentence(report: Report) -> Iterable[str]:
     for row in report.coverage.diagnostics:
         if row.code == "numbers_missing":
             yield (
-                f"The files lack at least {count(row.count, 'record')} of calls, by the recorders'"
-                " own numbers."
+                f"The files lack at least {count(row.count, 'record')} of calls, by the "
+                "recorders' own numbering."
             )
         if row.code == "rank_claimed_twice":
             yield (
-                "The calls of"
-                f" {count(row.count, 'process whose rank', 'processes whose ranks')} another"
-                " process of the communicator has are left out."
+                f"The calls of {count(row.count, 'process', 'processes')} are left out: "
+                "other processes of the communicator have the same ranks."
             )
 
 
@@ -144,15 +143,15 @@ def find_gaps(report: Report) -> tuple[Gap, ...]:
     with_calls = (
         (
             header.calls != header.calls_without_size or not header.calls,
-            "sizes of the calls, and so efficiency and gain: no source tells them",
+            "sizes of the calls, and so efficiency and gain: no source has them",
             tell_sizes(report),
         ),
         (
             any(row.split_ns for row in report.classes) or bool(report.timeline.withheld),
-            "transfer and waiting of each class: no call with kernel times that tell them",
-            "profile all ranks (torch.profiler), then collscope ingest trace PATH; or, with RCCL "
-            "before 2.30 (ROCm 7.13 and older), run them with RCCL_KERNEL_COLL_TRACE_ENABLE=1, "
-            "then ingest their logs",
+            "transfer and waiting of each class: no call has kernel times that separate them",
+            "profile all ranks (torch.profiler), then collscope ingest trace PATH; or, with "
+            "RCCL before 2.30 (ROCm 7.13 and older), run all ranks with "
+            "RCCL_KERNEL_COLL_TRACE_ENABLE=1, then ingest their logs",
         ),
         (
             any(row.algorithm for row in report.classes),

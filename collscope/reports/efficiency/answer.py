@@ -82,7 +82,7 @@ def efficiency_of(
 
     classes, shares  of the run, all of them
     asked            system (a name, a file, `fit`) and label of the measurements; None: no roof,
-                     the first of `choose_labels` that says something of the classes
+                     the first of `choose_labels` that fits the classes
     raises           InputError for an unknown system or label, NoVerdictError when `fit` has
                      nothing to fit
     """
@@ -134,7 +134,7 @@ def efficiency_of(
 
 
 def _first_to_look_at(j: Judged) -> tuple[float, float, int]:
-    """The most to win first, then the most time."""
+    """The largest saving first, then the most time."""
     return -(j.recoverable_ns or 0.0), -(j.device_ns or 0.0), j.row.class_id
 
 

@@ -23,7 +23,7 @@ _METRICS = """
 SELECT name, unit, higher_is_better, label, value FROM metrics WHERE run = ? ORDER BY metric_id
 """
 
-# Words that do not tell settings apart: articles, and parts of a variable's name.
+# Words that do not distinguish settings: articles, and parts of a variable's name.
 _FILLERS = {"the", "nccl", "rccl", "net", "level"}
 
 
@@ -36,7 +36,7 @@ class ApplicationMetric(msgspec.Struct, frozen=True):
     label: str
     reference_value: float
     value: float
-    gain: float | None  # end to end; None: the unit does not tell which direction is better
+    gain: float | None  # end to end; None: the unit does not show which direction is better
     collective_speed_up: float | None  # of the measured collectives, reference / label
     # which collectives these are: of so many classes of the run, by their calls, or of one class,
     # the largest that both labels measured
@@ -64,7 +64,7 @@ def application_metrics(
 ) -> tuple[ApplicationMetric, ...]:
     """Each figure of each label against that of its first label, in the order they were read.
 
-    rows       measurements of the run: they tell how much faster the collectives became
+    rows       measurements of the run: how much faster the collectives became
     fractions  collective shares of the time, one for each job
     """
     values: dict[tuple[str, str | None, int | None], dict[str, list[float]]] = defaultdict(dict)

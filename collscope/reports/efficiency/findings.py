@@ -1,4 +1,4 @@
-"""Rules about time: waiting instead of transfer, roofs that do not apply, nothing to win."""
+"""Rules about time: waiting instead of transfer, roofs that do not apply, nothing to save."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from collscope.units import are, count, count_of, format_size
 
 _MOST = 5
 _BALANCE = (
-    "Look for ranks that arrive late (uneven work, input pipeline, host jitter) and for compute "
-    "kernels beside the collective: faster collectives help {} little."
+    "Look for ranks that arrive late (uneven work, input pipeline, host jitter) and for "
+    "compute kernels that run during the collective. Faster collectives help {} little."
 )
 
 
@@ -39,18 +39,19 @@ def slow_collectives(report: Report) -> Iterable[Finding]:
     worst = sorted(rows, key=lambda row: -(row.recoverable_ns or 0.0))[:_MOST]
     told = "; ".join(
         f"class {row.class_id} ({row.op} of {format_size(row.size_bytes)}): "
-        f"{100 * (row.efficiency or 0):.1f} %, {(row.recoverable_ns or 0.0) / 1e9:.3g} s to win"
+        f"{100 * (row.efficiency or 0):.1f} %, saves {(row.recoverable_ns or 0.0) / 1e9:.3g} "
+        "s"
         for row in worst
     )
     yield Finding(
         severity="warning",
         code="slow_collectives",
-        title=f"collectives run below their ceiling '{report.judgement.roof}': at it the job would "
-        f"be up to {most_words(uplift)} faster",
-        detail=f"Part of the ceiling that is reached: {told}.",
-        advice="Look at the library's settings first: channels (NCCL_MAX_CTAS, "
-        "NCCL_MAX_NCHANNELS), NCCL_PROTO, NCCL_ALGO. collscope tune tries settings on this "
-        "machine; collscope replay tells whether these classes are as slow alone.",
+        title=f"collectives run below their reachable speed '{report.judgement.roof}': at that "
+        f"speed the job would be up to {most_words(uplift)} faster",
+        detail=f"Share of the reachable speed: {told}.",
+        advice="Check the library's settings first: channels (NCCL_MAX_CTAS, NCCL_MAX_NCHANNELS), "
+        "NCCL_PROTO, NCCL_ALGO. collscope tune tries settings on this machine. collscope "
+        "replay shows whether these classes are as slow alone.",
     )
 
 
@@ -63,10 +64,10 @@ def system_of_other_gpus(report: Report) -> Iterable[Finding]:
         severity="warning",
         code="system_of_other_gpus",
         title=other_gpus_words(others),
-        detail=f"Every ceiling, efficiency and gain of this report is of the links of "
+        detail="Every ceiling, efficiency and gain in this report assumes the links of "
         f"'{others.system}'.",
-        advice="Name the system of these GPUs (collscope roofline --list), unless the other one "
-        "is meant.",
+        advice="Name the system of these GPUs (collscope roofline --list), unless you mean the "
+        "other one.",
     )
 
 
@@ -81,7 +82,7 @@ def waiting_dominates(report: Report) -> Iterable[Finding]:
     ranks = report.timeline.ranks or report.timeline.logged
     unknown = sum(rank.unknown_ns for rank in ranks)
     known = ", where it is known" if unknown else ""
-    left = f"; of another {unknown / 1e6:.3f} ms it is not known" if unknown else ""
+    left = f"; for another {unknown / 1e6:.3f} ms it is not known" if unknown else ""
     yield Finding(
         severity="warning",
         code="waiting_dominates",
@@ -123,11 +124,11 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
         title=f"{' to '.join(dict.fromkeys(parts))} of {100 * share:.1f} % of GPU time in "
         f"{count(len(kernels), 'collective kernel')} is waiting, "
         "contention or slow transfer",
-        detail=f"{told}. A mean above {SKEW_FACTOR:g} times the roof of the largest message is no"
-        " transfer at full speed: the kernels wait, share the GPU, or the library's setting is"
-        " slow (few channels, an unfit protocol).",
-        advice="Trace all ranks, or measure the classes alone with collscope replay: that tells"
-        " which of these it is.",
+        detail=f"{told}. A mean above {SKEW_FACTOR:g} times the roof of the largest message is not "
+        "a transfer at full speed: the kernels wait, share the GPU, or use a slow setting "
+        "(few channels, an unsuitable protocol).",
+        advice="Trace all ranks, or measure the classes alone with collscope replay, to find out "
+        "which of these it is.",
     )
 
 
@@ -188,8 +189,8 @@ def roof_does_not_apply(report: Report) -> Iterable[Finding]:
         f"'{roof}', up to "
         f"{100 * (worst.efficiency or 0):.0f} %",
         detail=" ".join(reason.removeprefix(not_applying(roof)) for reason in list(reasons)[:2]),
-        advice="No gain is counted for these classes. Check system, ranks and nodes; compare with "
-        "--system fit.",
+        advice="No gain is counted for these classes. Check the system, ranks and nodes; compare "
+        "with --system fit.",
     )
 
 
@@ -212,8 +213,8 @@ def tuning_not_worth_it(report: Report) -> Iterable[Finding]:
             severity="note",
             code="tuning_not_worth_it",
             title=f"tuning is not worth it: it can save {100 * saved:.2f} % of {of}",
-            detail=f"The measured classes run close to the roof '{report.judgement.roof}'. "
-            f"Below {100 * WORTH:g} % the work costs more than it gives.",
+            detail=f"The measured classes run close to the roof '{report.judgement.roof}'. Below "
+            f"{100 * WORTH:g} % the work costs more than it saves.",
             advice="To gain more, wait less (balance the ranks), send less (fusion, compression, "
             "another parallelism), or overlap with compute.",
         )

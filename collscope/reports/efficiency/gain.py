@@ -44,7 +44,7 @@ def uplift_of(
 ) -> Uplift | None:
     """Expected gain; None when no fraction is known, or no class has an efficiency.
 
-    kernels  of the one profile that `known` is told by, to tell what waits; empty where there are
+    kernels  of the one profile that `known` comes from, to show what waits; empty where there are
              several
     """
     expected = [j for j in judged if j.device_ns]
@@ -144,7 +144,7 @@ def _assumptions(
         yield Note(
             "not_measured",
             {"share": 1 - judged_part},
-            "no gain is counted for classes without a measurement",
+            "no gain is counted for unmeasured classes",
         )
     alone = [j for j in counted if j.match is not None and j.alone_ns is not None]
     if any(len(j.match.samples_ns) < ENOUGH_SAMPLES for j in alone if j.match is not None):
@@ -153,11 +153,11 @@ def _assumptions(
         yield Note(
             "range_with_best",
             {},
-            "the range is over the samples, the ceiling's own range and the best measured",
+            "the range covers the samples, the ceiling's own range and the best measurement",
         )
     elif any(j.roof is not None and j.roof.time_low_ns < j.roof.time_high_ns for j in counted):
         yield Note(
-            "range_with_ceiling", {}, "the range is over the samples and the ceiling's own range"
+            "range_with_ceiling", {}, "the range covers the samples and the ceiling's own range"
         )
 
 
@@ -167,20 +167,26 @@ def _exposure(known: Fraction) -> Iterable[Note]:
         yield Note(
             "all_exposed",
             {},
-            "all collective time is exposed (overlap with compute is not known): an upper bound",
+            (
+                "all collective time is exposed (overlap with compute is not known): the gain is "
+                "an upper bound"
+            ),
         )
     else:
         yield Note(
             "exposed",
             {"share": known.exposure},
-            f"{100 * known.exposure:.1f} % of every class is exposed, as of all collectives",
+            (
+                f"{100 * known.exposure:.1f} % of every class is exposed, the average over all "
+                "collectives"
+            ),
         )
     if known.hidden:
         yield Note(
             "not_listed",
             {"share": known.hidden},
-            f"the {100 * known.hidden:.2f} % of the time that the profile does not list has no"
-            " collectives; if it has, more can be gained",
+            f"the {100 * known.hidden:.2f} % of the time that the profile does not list has "
+            "no collectives; if it has some, the gain can be larger",
         )
 
 
@@ -193,20 +199,27 @@ def _times(
         yield Note(
             "waits_unknown",
             {},
-            "waiting and contention are not known, so all collective time counts as transfer",
+            (
+                "all collective time counts as transfer, because waiting and contention are not "
+                "known"
+            ),
         )
         seen = any(j.kernel_ns is not None for j in counted)
         by = "calls x measured time (roof time where nothing was measured)"
         if seen:
-            by = "the kernels that were seen in the job"
-        yield Note("shared_by", {"seen": seen}, f"classes share the collective time by {by}")
+            by = "the kernels recorded in the job"
+        yield Note(
+            "shared_by",
+            {"seen": seen},
+            f"the classes share the collective time in proportion to {by}",
+        )
     elif unmeasured:
         yield Note(
             "judged_in_job",
             {"classes": unmeasured, "of": len(counted)},
-            "judged by the transfers in the job, without a replay: "
-            f"{count_of(unmeasured, len(counted), 'class', 'classes')}; the lower"
-            " end of a range counts no gain for them",
+            "transfers in the job are judged, without a replay: "
+            f"{count_of(unmeasured, len(counted), 'class', 'classes')}; the lower end of a "
+            "range counts no gain for them",
         )
     kernels_ns = sum(j.row.kernel_ns or 0 for j in expected)
     unsplit = sum(j.unsplit_ns for j in expected) / kernels_ns if kernels_ns else 0.0
@@ -215,5 +228,5 @@ def _times(
             "unsplit",
             {"share": unsplit},
             f"{100 * unsplit:.1f} % of the kernel time may be waiting or transfer: where "
-            "transfers take no time, all of it counts as transfer",
+            "transfers are assumed to take no time, all of it counts as transfer",
         )

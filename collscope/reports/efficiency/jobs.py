@@ -11,7 +11,7 @@ _SHORTEST = 3  # letters and digits of a word that names a job
 
 
 def job_of_figure(name: str) -> str:
-    """The job that a figure's name tells; empty where it tells none.
+    """The job in a figure's name; empty where it names none.
 
     >>> job_of_figure("BigBird Oscar: train_runtime"), job_of_figure("median_ms")
     ('BigBird Oscar', '')

@@ -60,9 +60,9 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     no_roof      why there is no roof; why: why it does not apply
     kernel_ns    mean of its kernels in the job, waiting included, even of one rank only
     executions   kernels of all calls: over all devices, or over the traced ones where
-                 these show every class, and none tells transfer from waiting
+                 these show every class, and none separates transfer and waiting
     device_ns    their time, by the best that is known of them
-    exposure     part of its time with no compute kernel beside it
+    exposure     part of its time that compute does not hide
     """
 
     row: ClassRow
@@ -80,7 +80,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def measured_ns(self) -> float | None:
-        """Time that is told: measured, else the transfer in the job."""
+        """Time to judge: measured, else the transfer in the job."""
         measured = None if self.match is None else self.match.time_ns
         return self.row.transfer_ns if measured is None else measured
 
@@ -134,12 +134,12 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def time_in_job(self) -> bool:
-        """True where the time that is told is that of the job."""
+        """True where the judged time is that of the job."""
         return self.row.transfer_ns is not None and not (self.match and self.match.measured)
 
     @property
     def busbw_gbps(self) -> float | None:
-        """Bus bandwidth of the time that is told, with the ranks and the size it is of."""
+        """Bus bandwidth of the judged time, with its ranks and size."""
         measured = () if self.match is None else self.match.measured
         shape = measured[0] if measured else self.row
         return bus_bandwidth(
@@ -151,7 +151,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def choice(self) -> str | None:
-        """Algorithm and protocol that the table, or the job's log, tells of the time."""
+        """Algorithm and protocol of the judged time, from the table or the job's log."""
         if self.match is not None and self.match.measured:
             told = {m.message for m in self.match.measured}
             return told.pop() if len(told) == 1 else None
@@ -250,7 +250,7 @@ def _judge(
     roofs, best = ceilings
     foreign = match is not None and match.on_host and not isinstance(roofs, FitRoofs)
     if match is not None and foreign and row.transfer_ns is not None:
-        match = match.aside()  # the job's own GPUs tell more
+        match = match.aside()  # the job's own GPUs show more
     alone = None if match is None or match.scaled or foreign else match.time_ns
     found = None if roofs is None else _roof(row, match, roofs)
     roof = found if isinstance(found, RoofAt) else None
@@ -305,7 +305,7 @@ def _roof(row: ClassRow, match: Match | None, roofs: AnyRoofs) -> RoofAt | str:
     shape = match.measured[0] if match is not None and match.scaled else row
     if not shape.size_bytes or shape.nranks is None:
         return NO_SIZE
-    # of MSCCL the log tells the executor, not an algorithm
+    # for MSCCL the log names the executor, not an algorithm
     algorithm = row.algorithm if row.backend == "native" else row.backend
     work = Workload(row.op, shape.size_bytes, shape.nranks, shape.nnodes or 1, algorithm)
     return roofs.at(work, nodes_known=shape.nnodes is not None)

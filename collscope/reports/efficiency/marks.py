@@ -29,7 +29,7 @@ class Mark(msgspec.Struct, frozen=True):
     """One thing that keeps a measurement from being of exactly a class.
 
     values  of `Gap.NODES_DIFFER` and `Gap.ROOT_DIFFERS` what the measurements have; of a `Reason`
-            as it says
+            its own values
     """
 
     of: Gap | Reason

@@ -29,14 +29,14 @@ from collscope.units import are, count, format_size
 
 _MOST = 4
 _OUTLIERS = {
-    "round": "Another job, clocks or a link disturbed it: leave it out or measure again; compare "
-    "and check weigh rounds by their medians.",
+    "round": "Another job, clocks or a link disturbed it. Exclude it or measure again; compare and "
+    "check use medians over the rounds.",
     "node": "Take the node out of the job and test it: clocks, power limit, links (nvidia-smi "
     "topo, rocm-smi --showtopo), NIC speed, other processes.",
 }
 
 
-_Case = tuple[float, JudgedClass, JudgedClass]  # how bad, above 1, and the classes it is told of
+_Case = tuple[float, JudgedClass, JudgedClass]  # how bad, above 1, and its classes
 
 
 def times_fall(report: Report) -> Iterable[Finding]:
@@ -52,9 +52,9 @@ def times_fall(report: Report) -> Iterable[Finding]:
                 f"{_us(large)}"
                 for _, small, large in found
             ),
-            advice="Measure again with more iterations: the first use of memory, another job or a "
-            "failing link can cause this. If it remains, another algorithm or protocol would be "
-            "faster at the slow size (collscope tune).",
+            advice="Measure again with more iterations: first use of the memory, another job or a "
+            "failing link can cause this. If it remains, another algorithm or protocol would "
+            "be faster at the slow size (collscope tune).",
         )
 
 
@@ -99,11 +99,11 @@ def switch_costs(report: Report) -> Iterable[Finding]:
             code="switch_costs",
             title=f"bandwidth falls at {count(len(found), 'size')}, by up to "
             f"{100 * (1 - 1 / found[0][0]):.0f} %",
-            detail=f"{told} Several calls of the smaller size would have taken less.",
+            detail=f"{told} Several calls of the smaller size would have taken less time.",
             advice="If it remains when measured again, the library switches algorithm or protocol "
-            "at the wrong size, or a transport's buffers end there: collscope tune tries the "
-            "others on both sides; NCCL_DEBUG_SUBSYS=TUNING (rccl-tests -A 1) says what it "
-            "chooses.",
+            "at the wrong size, or a transport's buffers end there. collscope tune tries the "
+            "alternatives on both sides. NCCL_DEBUG_SUBSYS=TUNING (rccl-tests -A 1) shows "
+            "what the library chooses.",
         )
 
 
@@ -143,10 +143,13 @@ def places_differ(report: Report) -> Iterable[Finding]:
 
 
 def _apart(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
-    """Sizes of a family whose places differ: by what factor, the slower and the faster."""
+    """Sizes of a family whose places differ: by what factor, the slower and the faster.
+
+    One rank alone copies out of place, and does nothing in place.
+    """
     by_size: dict[int, dict[bool, JudgedClass]] = defaultdict(dict)
     for row in rows:
-        if row.in_place is not None and row.size_bytes:
+        if row.in_place is not None and row.size_bytes and row.nranks != 1:
             by_size[row.size_bytes][row.in_place] = row
     for pair in by_size.values():
         if len(pair) == 2:
@@ -163,17 +166,17 @@ def far_below_reachable(report: Report) -> Iterable[Finding]:
         yield Finding(
             severity="problem",
             code="far_below_reachable",
-            title=f"large messages reach at most {100 / found[-1][0]:.0f} % of what the library "
-            "can reach here",
+            title=f"large messages reach at most {100 / found[-1][0]:.0f} % of the library's "
+            "reachable speed here",
             detail=_told(
                 f"{_what(row)} reaches {row.busbw_gbps:.4g} of {row.roof.busbw_gbps:.4g} GB/s at"
                 " best"
                 for _, row, _ in found
                 if row.busbw_gbps and row.roof
             ),
-            advice="Look at which transport carries it (NCCL_DEBUG=INFO, lines with 'via'): TCP "
-            "instead of RDMA, no GPUDirect, fewer NICs or links than the machine has, or another "
-            "machine than --system names.",
+            advice="Check which transport carries it (NCCL_DEBUG=INFO, lines with 'via'): TCP "
+            "instead of RDMA, no GPUDirect, fewer NICs or links than the machine has, or "
+            "another machine than --system names.",
         )
 
 
@@ -191,12 +194,12 @@ def nvls_not_in_use(report: Report) -> Iterable[Finding]:
     yield Finding(
         severity="warning",
         code="nvls_not_in_use",
-        title=f"at the ring's speed: NVLS is not in use, and costs {us - roof:.4g} us in each "
+        title=f"at the ring's speed: NVLS is not in use, which costs {us - roof:.4g} us in each "
         f"{worst.op} of {format_size(worst.size_bytes)}",
-        detail=f"{_what(worst)} takes {us:.4g} us; rings take {rings:.4g} us here, and "
-        f"the switches' own reduction {roof:.4g} us.{job}",
-        advice="Look whether NVLS is on: NCCL_NVLS_ENABLE, NCCL_ALGO, lines with NVLS of "
-        "NCCL_DEBUG=INFO, the fabric manager of the node, and virtual machines without multicast.",
+        detail=f"{_what(worst)} takes {us:.4g} us; rings take {rings:.4g} us here, and the "
+        f"switches' own reduction {roof:.4g} us.{job}",
+        advice="Check whether NVLS is on: NCCL_NVLS_ENABLE, NCCL_ALGO, NVLS lines of "
+        "NCCL_DEBUG=INFO, the node's fabric manager, and virtual machines without multicast.",
     )
 
 
@@ -254,8 +257,9 @@ def outliers(report: Report) -> Iterable[Finding]:
             yield Finding(
                 severity="warning",
                 code=f"outlier_{kind}",
-                title=f"{kind}{'s' * (len(rows) > 1)} {names} {are(len(rows))} slower than the "
-                "others",
+                title=(
+                    f"{kind}{'s' * (len(rows) > 1)} {names} {are(len(rows))} slower than the rest"
+                ),
                 detail=f"Measurements of '{report.judgement.label}': {told}.",
                 advice=why,
             )

@@ -32,8 +32,8 @@ def label_notes(
         yield Note(
             "label_chosen",
             {"label": chosen, "labels": labels},
-            f"Measured labels: {', '.join(labels)}; {which}, {chosen}, is judged "
-            "(--label names another).",
+            f"Measured labels: {', '.join(labels)}; {which}, {chosen}, is judged (--label "
+            "selects another).",
         )
     measured = [row.measurement for row in rows if row.label == chosen]
     wrong = sum(m.wrong for m in measured)
@@ -46,8 +46,8 @@ def label_notes(
         yield Note(
             "without_time",
             {"label": chosen, "wrong": wrong, "failed": failed},
-            f"Of {count(len(measured), 'measurement')} with label {chosen}:"
-            f" {' and '.join(filter(None, kinds))}. They have no time.",
+            f"Of {count(len(measured), 'measurement')} with label {chosen}: "
+            f"{' and '.join(filter(None, kinds))}. They have no time.",
         )
 
 
@@ -67,35 +67,35 @@ def class_notes(
             yield Note(
                 "no_measurement_fits",
                 {"label": chosen},
-                "No measurement fits a class of this run: operation, type, reduction, size, ranks"
-                " and place must be equal.",
+                "No measurement fits a class of this run: operation, type, reduction, size, "
+                "ranks and place must match.",
             )
     if any(j.foreign for j in judged):
         yield Note(
             "measured_on_host",
             {},
-            "Measurements in host memory (a replay without GPUs) say nothing about the links"
-            " between GPUs: they have no efficiency and nothing to win.",
+            "Measurements in host memory (a replay without GPUs) do not show the speed of "
+            "links between GPUs: they have no efficiency and no possible saving.",
         )
     if judged and not any(j.row.calls for j in judged):
         yield Note(
             "no_calls",
             {},
-            "The run has no calls, so the measured classes are judged by themselves.",
+            "The run has no calls, so the measured classes are judged without weights.",
         )
     elif not fractions:
         yield Note(
             "gain_unknown",
             {},
-            "There is no profile and no trace, so the gain of the whole job is not known"
-            " (collscope ingest profile PATH).",
+            "The run has no profile and no trace, so the gain of the whole job is not known "
+            "(collscope ingest profile PATH).",
         )
     if len(fractions) > 1:
         yield Note(
             "several_jobs",
             {"jobs": len(fractions)},
-            "The profiles may be of several jobs: each has its own answer, and a figure is"
-            " predicted from the profile that is named after its job.",
+            "The profiles may come from several jobs, so each has its own answer. A figure "
+            "is predicted from the profile named after its job.",
         )
     for why in sorted({j.no_roof for j in judged if j.no_roof})[:3]:
         yield Note("no_ceiling", {"why": why}, f"Without a roof: {why}")
@@ -108,6 +108,6 @@ def left_out_notes(profiles: Sequence[str]) -> Iterable[Note]:
         yield Note(
             "profiles_left_out",
             {"profiles": profiles},
-            "Not added to the traces, whose kernels they may hold again: "
-            f"{named}. Give the profiles of another job a run of their own.",
+            f"Not added to the traces, which may already hold their kernels: {named}. Put "
+            "profiles of another job into their own run.",
         )

@@ -46,7 +46,7 @@ _FEW = 3  # classes that a sentence names
 
 
 def classes_figure(report: Report) -> Figure | None:
-    """The picture that says it all: size against bus bandwidth, area by share of time."""
+    """The main picture: size against bus bandwidth, area by share of time."""
     judged = report.judgement.classes
     rows, outside = drawn_classes(judged)
     if not rows:
@@ -68,8 +68,9 @@ def classes_figure(report: Report) -> Figure | None:
     )  # fmt: skip
     return Figure(
         "Every class: how large, how fast, how much of the time",
-        "Each mark is a class; its area is its share of collective time, its colour the operation. "
-        "The bar above a mark is the reachable ceiling, the dotted line the limit of the fabric. "
+        "Each mark is a class. Its area is its share of collective time; its colour is the "
+        "operation. The bar above a mark is the reachable speed, the dotted line the limit "
+        "of the fabric. "
         + CLICK + _not_drawn(judged, rows, outside),
         make, found, marks,
         filters={f"class-{r.class_id}": f"class={r.class_id}" for r in rows},
@@ -117,9 +118,7 @@ def _not_drawn(
         )
     left = len([r for r in judged if r.size_bytes]) - len(rows) - len(outside)
     if left:
-        said.append(
-            f" {count(left, 'class', 'classes')} without a time, or with the least, not drawn."
-        )
+        said.append(f" {count(left, 'class', 'classes')} with no time, or the least, not drawn.")
     return "".join(said)
 
 
@@ -236,7 +235,7 @@ def _curves(op: Op, curves: Sequence[Curve], total: int, limits: Mapping[int, fl
     left = f" {total - len(curves)} more are not drawn." if total > len(curves) else ""
     return Figure(
         f"Bus bandwidth against size: {op}",
-        "Measured, with the reachable ceiling as a broken line." + left,
+        "Measured bandwidth; the broken line is the reachable speed." + left,
         make, found, marks,
     )  # fmt: skip
 
@@ -275,7 +274,7 @@ def bars_figure(report: Report) -> Figure | None:
     whole = report.judgement.breakdown
     return Figure(
         "Collective time by class",
-        f"The largest first. {CLICK} "
+        f"Largest first. {CLICK} "
         + ("" if whole is None else f"Collective time: {basis_words(whole)}.") + rest,
         make, found, marks,
         filters={mark: f"class={mark.split('-')[1]}" for mark in marks},

@@ -89,7 +89,7 @@ class Match(msgspec.Struct, frozen=True):
     time_ns: float | None = None
 
     def aside(self) -> Match:
-        """The same without its time: the job's own tells more."""
+        """The same without its time: the job's own shows more."""
         return replace(self, measured=(), samples_ns=(), time_ns=None)
 
     @property
@@ -112,7 +112,7 @@ def labels_of(rows: Iterable[StoredMeasurement]) -> tuple[str, ...]:
 def choose_labels(rows: Iterable[StoredMeasurement], wanted: str | None) -> Sequence[str | None]:
     """The wanted label, else all, the one to judge first; (None,) when there is none at all.
 
-    Those of the most recent source come first. The order of rows within a source says nothing
+    Those of the most recent source come first. The order of rows within a source means nothing
     about time: of its labels that with the most classes comes first, of equals the first.
 
     raises  InputError when the run has no measurement of the wanted label
@@ -161,7 +161,7 @@ def _class_of_no_calls(number: int, c: CollectiveClass) -> ClassRow:
 
 
 class Matcher:
-    """Finds the nearest measurements of a class, and says what differs."""
+    """Finds the nearest measurements of a class, and lists what differs."""
 
     def __init__(self, measurements: Iterable[Measurement], *, own: bool = False) -> None:
         """Measurements of one label.

@@ -32,20 +32,20 @@ from collscope.roofline.workload import IMPOSSIBLE
 from collscope.units import count, decimals, format_size
 
 _HOW = (
-    "Not judged: measure the classes (collscope replay, or collscope ingest csv and table), and "
-    "name the machine (collscope report --system NAME; collscope roofline --list)."
+    "Not judged: measure the classes (collscope replay, or collscope ingest csv and table), "
+    "and name the machine (collscope report --system NAME; collscope roofline --list)."
 )
 _NO_RANKS = (
-    "Not judged: the measurements lack ranks or sizes. Ingest them into another run with the "
-    "ranks (collscope ingest table or csv PATH --ranks N --run NAME)."
+    "Not judged: the measurements lack ranks or sizes. Ingest them into another run with "
+    "their ranks (collscope ingest table or csv PATH --ranks N --run NAME)."
 )
 _INSIDE = "not known: contained in the parts below; no kernel times of two ranks or more"
 _BASES = {
     Basis.IN_JOB: "transfer + waiting in the job, all calls of their classes",
-    Basis.SEEN: "profile's collective kernels, spread over the classes by the kernels that were"
-    " seen",
-    Basis.EXPECTED: "profile's collective kernels, spread over the classes by calls x expected"
-    " time",
+    Basis.SEEN: "profile's collective kernels, divided among the classes by the kernels recorded",
+    Basis.EXPECTED: (
+        "profile's collective kernels, divided among the classes by calls x expected time"
+    ),
     Basis.ALONE: "times measured alone x calls; the job's own time is not known",
 }
 _MOST_REACHED = 12  # operations in the first lines
@@ -56,15 +56,16 @@ def gain_sentences(report: Report) -> Iterable[str]:
     for uplift in report.judgement.uplifts:
         gain, between = gain_words(uplift)
         yield (
-            f"Tuning every measured class to its reachable ceiling ({report.judgement.roof}) would "
-            f"make the job{_which(uplift, report.judgement)} {gain} faster{between}; "
-            f"{_without(uplift)}, and with compute as fast as now, it would be {_at_most(uplift)}"
-            " faster."
+            f"With every measured class at its reachable speed ({report.judgement.roof}), "
+            f"the job{_which(uplift, report.judgement)} would be {gain} faster{between}; "
+            f"{_without(uplift)}, and with compute as fast as now, it would be "
+            f"{_at_most(uplift)} faster."
         )
         if uplift.gain_skewed_low is not None and uplift.gain_skewed_high is not None:
             yield (
-                f"Of this only {_between(uplift.gain_skewed_low, uplift.gain_skewed_high)} can be"
-                " expected: the rest is time in kernels that mostly wait (see the findings)."
+                f"Of this, only {_between(uplift.gain_skewed_low, uplift.gain_skewed_high)} "
+                "can be expected: the rest is time in kernels that mostly wait (see the "
+                "findings)."
             )
 
 
@@ -92,12 +93,12 @@ def measured_sentences(said: Judgement) -> Iterable[str]:
             f"{format_size(row.size_bytes)}"
         )
         if row.efficiency is not None:
-            text += f", {_gain(row.efficiency)} of the reachable ceiling"
+            text += f", {_gain(row.efficiency)} of reachable speed"
         if any(_is_best(one, row) and IMPOSSIBLE in (one.why or "") for one in said.classes):
             text += f" and {IMPOSSIBLE}"
         if row.worst_efficiency is not None and row.worst_size_bytes != row.size_bytes:
             worst = format_size(row.worst_size_bytes)
-            text += f"; farthest from it: {worst} at {_gain(row.worst_efficiency)}"
+            text += f"; furthest below it: {worst} at {_gain(row.worst_efficiency)}"
         yield f"{text}."
     if len(said.reached) > _MOST_REACHED:
         yield f"{len(said.reached) - _MOST_REACHED} more: --format json, judgement.reached."
@@ -119,7 +120,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
     judged = [row for row in said.classes if row.measured_ns is not None or row.roof is not None]
     if not judged and not said.metrics:
         if any(row.marks for row in said.classes):
-            yield f"Not judged: no class has a right result with label {said.label}."
+            yield f"Not judged: no class has a correct result with label {said.label}."
             yield from (note.text for note in said.notes)
         else:
             yield _HOW if said.label is None else _NO_RANKS
@@ -138,8 +139,8 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
     if said.kernels:
         yield _kernel_table(said.kernels)
         yield (
-            "Summed over ranks and profiles. mean / roof is given only where no message size"
-            " explains the mean."
+            "Summed over ranks and profiles. mean / roof is shown only where no message size "
+            "explains the mean."
         )
         yield from (
             f"Largest message of a kernel: {source}."
@@ -154,7 +155,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
 _CLASS_COLUMNS = [
     ("class", NUMBER), ("op", TEXT), ("size", NUMBER), ("calls", NUMBER), ("measured us", NUMBER),
     ("GB/s", NUMBER), ("reachable", NUMBER), ("limit", NUMBER), ("eff %", NUMBER),
-    ("regime", TEXT), ("% time", NUMBER), ("to win s", NUMBER), ("ceiling", TEXT),
+    ("regime", TEXT), ("% time", NUMBER), ("saves s", NUMBER), ("ceiling", TEXT),
 ]  # fmt: skip
 _MEASURED_COLUMNS = [
     ("class", NUMBER), ("op", TEXT), ("size", NUMBER), ("type", TEXT), ("in-place", TEXT),
@@ -185,21 +186,21 @@ def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Tab
             row.time_share is not None and row.measured_ns is None and not row.kernel_ns
             for row in rows
         )
-        at_roof = ", where a class without a time has that of its ceiling" if guessed else ""
+        at_roof = "; a class without a time counts with its roof time" if guessed else ""
         yield (
             f"measured: median{label}, or the transfer in the job. GB/s: its bus bandwidth. "
-            "reachable: what the library's algorithms reach at that size, in GB/s; limit: what the "
-            "fabric allows. eff: reachable time / measured time. % time: of the collective "
-            f"time{at_roof}. to win: seconds above the roof, over all calls and devices, "
-            "times the exposed part where traces tell it."
+            "reachable: bandwidth of the library's algorithms at that size, GB/s. limit: "
+            "limit of the fabric. eff: reachable time / measured time. % time: share of the "
+            f"collective time{at_roof}. saves: seconds above the roof, over all calls and "
+            "devices, times the exposed part where traces show it."
         )
     else:
         cells = (_measured_cells(row) for row in rows)
         yield _without_the_only_roof(table(_MEASURED_COLUMNS, cells, origins), roofs)
         yield (
-            f"measured: median{label}. GB/s: its bus bandwidth. "
-            "reachable: what the library's algorithms reach at that size, in GB/s; limit: what the "
-            "fabric allows. eff: reachable time / measured time."
+            f"measured: median{label}. GB/s: its bus bandwidth. reachable: bandwidth of the "
+            "library's algorithms at that size, GB/s. limit: limit of the fabric. eff: "
+            "reachable time / measured time."
         )
     if len(roofs) == 1:
         yield f"ceiling: {roofs.pop()}."
@@ -306,7 +307,7 @@ def _parts(found: Breakdown) -> Iterable[tuple[str, float | None, str]]:
     contention = "not known: no replay; contained in tunable" if in_job else _INSIDE
     if found.compared:
         contention = "transfer in the job - measured alone"
-    yield "wait", found.wait_ns, "kernel before the last rank came" if in_job else _INSIDE
+    yield "wait", found.wait_ns, "kernel time before the last rank arrived" if in_job else _INSIDE
     yield "contention", found.contention_ns, contention
     yield "tunable", found.tunable_ns, no_roof if found.tunable_ns is None else "measured - roof"
     yield "roof", found.roof_ns, no_roof if found.roof_ns is None else "roof x calls"
@@ -315,17 +316,18 @@ def _parts(found: Breakdown) -> Iterable[tuple[str, float | None, str]]:
 
 def _uplift(found: Uplift, which: str, report: Report) -> Iterable[str | Item]:
     lines = [
-        f"saved: {100 * found.saved:.2f} points of the time; {100 * found.judged:.1f} % of the "
-        f"collective time is judged; {_gain(found.gain_if_alike)} if the rest is just as efficient",
+        f"saved: {100 * found.saved:.2f} points of the time; {100 * found.judged:.1f} % of "
+        f"the collective time is judged; {_gain(found.gain_if_alike)} if the rest has the "
+        "same efficiency",
     ]
     if found.gain_skewed_low is not None and found.gain_skewed_high is not None:
         lines.append(
-            f"{_between(found.gain_skewed_low, found.gain_skewed_high)} without the waiting of"
-            " skewed kernels (transfers at the roof, or three times slower)"
+            f"{_between(found.gain_skewed_low, found.gain_skewed_high)} without the waiting "
+            "of skewed kernels (transfers at the roof, or three times slower)"
         )
-    free = "if transfers took no time, with the waiting and the compute of now"
+    free = "if transfers took no time, with waiting and compute as now"
     if not found.in_job:
-        free = "if collectives took no time, with the compute of now"
+        free = "if collectives took no time, with compute as now"
     lines.append(f"ceiling: {_at_most(found)} {free}")
     lines.append(f"denominator: {fraction_words(found.fraction, report.shares)}")
     lines += [f"assumed: {note.text}" for note in found.assumptions]
@@ -380,11 +382,10 @@ def _metric_table(rows: Sequence[ApplicationMetric]) -> Table:
 def _metric_words(rows: Sequence[ApplicationMetric]) -> Iterable[str]:
     references = ", ".join(dict.fromkeys(row.reference for row in rows))
     yield (
-        f"against: the figure with the first label ({references}). coll. x: speed-up of the"
-        " measured collectives. pred.: what the exposed collective share of the same job "
-        "then gives, all of it exposed where no trace tells; - where no profile is known to be of "
-        "that job. "
-        "implied: exposed collective share that explains the gain."
+        f"against: the figure with the first label ({references}). coll. x: speed-up of the "
+        "measured collectives. pred.: gain predicted from the job's exposed collective "
+        "share, all of it exposed where no trace shows it; - where no profile belongs to "
+        "that job. implied: exposed collective share that explains the gain."
     )
     for text in dict.fromkeys(filter(None, map(speed_up_of, rows))):
         yield f"Speed-up of collectives: {text}."

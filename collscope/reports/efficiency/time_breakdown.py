@@ -26,10 +26,10 @@ class Fraction(msgspec.Struct, frozen=True):
     # ratio: to the wall time of the traced ranks, to all kernels and copies of several profiles, or
     # to what one profile's share is of
     value: float
-    ranks: int | None = None  # that were traced; None where profiles tell it
+    ranks: int | None = None  # that were traced; None where profiles give it
     warm_up: bool = False  # left out of the ranks' wall time
     hidden: float = 0.0  # ratio that an excerpt does not list, and that may be collectives too
-    exposure: float | None = None  # part of it with no compute kernel beside it; None: not known
+    exposure: float | None = None  # part of it that compute does not hide; None: not known
     waiting: float = 0.0  # part of it that is known to be waiting
     profiles: tuple[str, ...] = ()  # it comes from, see `shares`; none where it comes from traces
     job: str | None = None  # that the profiles are named after; None: their names tell none
@@ -38,7 +38,7 @@ class Fraction(msgspec.Struct, frozen=True):
 def fractions_of(
     connection: sqlite3.Connection, run: str, shares: Sequence[Share], jobs: Sequence[str] = ()
 ) -> tuple[Fraction, ...]:
-    """Collective shares of the time: of traces, which tell overlap, else of profiles.
+    """Collective shares of the time: from traces, which show overlap, else from profiles.
 
     One for each job: profiles of one dialect with times are of the ranks of one job, unless they
     are named after different `jobs`; pasted tables and excerpts stand for themselves.

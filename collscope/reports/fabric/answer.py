@@ -63,14 +63,14 @@ class TransportRow(msgspec.Struct, frozen=True):
     channels: int  # over those pairs
     intra_node: int  # pairs on one host
     inter_node: int  # pairs on two hosts
-    unknown: int  # pairs whose hosts the sources do not tell
-    source: str  # of the first line that says so
+    unknown: int  # pairs whose hosts the sources do not name
+    source: str  # of the first line that shows it
     line: int
     excerpt: str | None  # that line's message
 
 
 class SettingRow(msgspec.Struct, frozen=True):
-    """One value of one variable that the library said it used."""
+    """One value of one variable that the library printed as used."""
 
     name: str
     value: str
@@ -121,7 +121,7 @@ class _Places:
         self.most_nodes = max(known, default=None)
 
     def inter_node(self, line: _Line) -> bool | None:
-        """Whether the pair spans two hosts; None when the sources do not tell."""
+        """Whether the pair spans two hosts; None when the sources do not name the hosts."""
         src = self.hosts.get((line.comm_id, line.src_rank))
         dst = self.hosts.get((line.comm_id, line.dst_rank))
         if src and dst:
@@ -185,7 +185,7 @@ def _transport(lines: list[_Line], places: _Places, with_gdr: set[_Pair]) -> Tra
 
 
 def read_settings(connection: sqlite3.Connection, run: str) -> tuple[SettingRow, ...]:
-    """Environment and configuration values that the library said it used, by name."""
+    """Environment and configuration values that the library printed as used, by name."""
     (of_processes,) = connection.execute(_SETTING_PROCESSES, (run,)).fetchone()
     return tuple(
         SettingRow(name, value, origin, processes, of_processes, path, line, text)

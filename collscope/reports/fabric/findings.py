@@ -9,8 +9,8 @@ from collscope.reports.report.answer import Evidence, Finding, Report
 from collscope.units import count, count_of
 
 _FAST_NETWORK = (
-    "Install the network's plugin (aws-ofi-nccl on Slingshot and EFA) or its verbs library, put it "
-    "on LD_LIBRARY_PATH of every rank, and look for 'Using network' in the log."
+    "Install the network's plugin (aws-ofi-nccl on Slingshot and EFA) or its verbs library. "
+    "Put it on LD_LIBRARY_PATH of every rank, and look for 'Using network' in the log."
 )
 
 
@@ -25,7 +25,7 @@ def _is_socket(row: TransportRow) -> bool:
 def internode_socket(report: Report) -> Iterable[Finding]:
     """Pairs of ranks on two hosts that talk over TCP sockets.
 
-    Where the log does not tell the hosts (no INIT lines) it is a warning: inside a host the library
+    Where the log does not name the hosts (no INIT lines) it is a warning: inside a host the library
     takes the network only when P2P and shared memory are off.
     """
     rows = [row for row in report.transports if _is_socket(row) and row.inter_node + row.unknown]
@@ -37,7 +37,7 @@ def internode_socket(report: Report) -> Iterable[Finding]:
     some = count_of(pairs, every, "pair")
     detail = [f"Over NET/Socket: {some} of ranks on two hosts."] * (pairs > 0)
     detail += [
-        f"Over NET/Socket: {count(unknown, 'pair')} of ranks whose hosts the log does not name."
+        (f"Over NET/Socket: {count(unknown, 'pair')} of ranks whose hosts the log does not name.")
     ] * (unknown > 0)
     yield Finding(
         severity="problem" if pairs else "warning",
@@ -85,7 +85,7 @@ def gdr_not_in_use(report: Report) -> Iterable[Finding]:
         title="GPUDirect RDMA is not in use on NET links: data is staged in host memory",
         detail=detail,
         advice="Check the peer-memory support of driver and NIC, and try a higher "
-        "NCCL_NET_GDR_LEVEL (PHB or SYS); remove it again if the job hangs.",
+        "NCCL_NET_GDR_LEVEL (PHB or SYS). Remove it again if the job hangs.",
         evidence=tuple(_says(row) for row in without),
     )
 
@@ -103,7 +103,7 @@ def shared_memory_instead_of_p2p(report: Report) -> Iterable[Finding]:
         title="ranks of one host exchange data through host memory (SHM) instead of P2P",
         detail=f"Over SHM: {count_of(pairs, every, 'pair')} of ranks on one host.",
         advice="Check that P2P is not disabled, that the containers of a host see each other's "
-        "devices, and that ACS is off in PCIe bridges; without GPU links SHM is normal.",
+        "devices, and that ACS is off in PCIe bridges. Without GPU links, SHM is normal.",
         evidence=tuple(_says(row) for row in rows),
     )
 

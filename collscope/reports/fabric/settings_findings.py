@@ -41,8 +41,8 @@ _OF_ONE_JOB = (
     "differently can hang or corrupt results."
 )
 _OF_JOBS = (
-    "The run holds more than one job, and jobs may differ in this. Give each its own run (--run"
-    " NAME) to see whether the ranks of one job differ."
+    "The run holds several jobs, which may have different settings. Give each job its own "
+    "run (--run NAME) to see whether the ranks of one job differ."
 )
 
 
@@ -68,8 +68,8 @@ def forced_choice(report: Report) -> Iterable[Finding]:
                 severity="warning",
                 code="forced_choice",
                 title=f"{_FORCED[row.name]} forced by the environment: {row.name}={row.value}",
-                detail=f"{_seen_by(row)}; it applies to every size and communicator.",
-                advice=f"Measure without {row.name}; keep it only where it wins on this job's "
+                detail=f"{_seen_by(row)}. It applies to every size and communicator.",
+                advice=f"Measure without {row.name}. Keep it only if it is faster at this job's "
                 "sizes.",
                 evidence=(_says(row),),
             )
@@ -98,7 +98,7 @@ def debug_left_on(report: Report) -> Iterable[Finding]:
                 severity="note",
                 code="debug_left_on",
                 title=f"debug output that costs time is on: {row.name}={row.value}",
-                detail=f"{_seen_by(row)}; times of this run include its cost.",
+                detail=f"{_seen_by(row)}. The times of this run include its cost.",
                 advice=f"Unset {row.name} in production and when timing the job.",
                 evidence=(_says(row),),
             )
@@ -117,7 +117,7 @@ def environment_differs(report: Report) -> Iterable[Finding]:
             yield Finding(
                 severity="note" if jobs else "warning",
                 code="environment_differs",
-                title=f"{name} is not the same in all processes",
+                title=f"{name} differs between processes",
                 detail="; ".join(_seen_by(row) for row in rows) + ".",
                 advice=_OF_JOBS if jobs else _OF_ONE_JOB,
                 evidence=tuple(_says(row) for row in rows),

@@ -9,7 +9,7 @@ from collscope.reports.rendering.layout import MOST_ROWS, NUMBER, TEXT, Table, m
 from collscope.reports.rendering.origin import origin
 from collscope.reports.report.answer import Report
 
-# Facts that tell what carries the data; the others stand in the findings, the header or the store.
+# Facts about what carries the data; other facts are in the findings, the header or the store.
 _ABOUT_TRANSPORT = ("network", "net_", "channels", "gdr_", "nvls", "msccl", "tuner_plugin")
 
 
@@ -42,7 +42,7 @@ def transports_section(report: Report) -> Iterable[str | Table]:
     facts = [fact for fact in report.facts if fact.kind.startswith(_ABOUT_TRANSPORT)]
     if facts:
         yield table(
-            [("library says", TEXT), ("value", TEXT), ("times", NUMBER)],
+            [("library reports", TEXT), ("value", TEXT), ("times", NUMBER)],
             ((f.kind, f.value, f.count) for f in facts[:MOST_ROWS]),
             (origin("facts", kind=f.kind, value=f.value) for f in facts[:MOST_ROWS]),
         )

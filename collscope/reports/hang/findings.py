@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from collscope.reports.report.answer import Report
 
 _ADVICE = {
-    "host_never_called": "Look at the rank's stack (py-spy dump) and its data loader.",
-    "dead": "Look at its stderr and its host's log.",
-    "silent": "Look for its exit status, the kernel's log, a stopped process.",
-    "peer_missing": "Look at the pipeline's schedule.",
-    "gpu_not_finished": "Look at its GPU: Xid lines, a kernel that does not end.",
-    "not_initialised": "Look at its start, its network, its stderr.",
+    "host_never_called": "Check the rank's stack (py-spy dump) and its data loader.",
+    "dead": "Check its stderr and its host's log.",
+    "silent": "Check its exit status, the kernel's log, and whether the process is stopped.",
+    "peer_missing": "Check the pipeline's schedule.",
+    "gpu_not_finished": "Check its GPU: Xid lines, a kernel that does not end.",
+    "not_initialised": "Check its start, its network, its stderr.",
 }
-_CODE = "Look at the code that makes the call."
-_UNDECIDED = "Name the run's other files, too: collscope hang dumps/ logs/ stderr/"
+_CODE = "Check the code that makes the call."
+_UNDECIDED = "Add the run's other files: collscope hang dumps/ logs/ stderr/"
 
 
 def hang(report: Report) -> Iterable[Finding]:
@@ -30,7 +30,7 @@ def hang(report: Report) -> Iterable[Finding]:
     if verdict is None:
         return
     lines = dict(verdict_lines(verdict))
-    who = lines.pop("Verdict").rstrip(".") if verdict.decided else "no rank can be named"
+    who = lines.pop("Verdict").rstrip(".") if verdict.decided else "no rank identified"
     lines = {head: text for head, text in lines.items() if head not in ("Verdict", "What to do")}
     yield Finding(
         severity="problem",

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 _WHAT = {
     "host_never_called": "did not make the call (its host sleeps, waits, or skipped it)",
-    "dead": "ended before the others",
+    "dead": "ended before the other ranks",
     "silent": "wrote no recording, or does not answer",
-    "gpu_not_finished": "has the call open on its GPU though a peer completed it",
-    "different_call": "called something else",
-    "different_order": "called the groups in another order",
-    "extra_call": "made a call too many",
+    "gpu_not_finished": "still has the call open on its GPU, although a peer completed it",
+    "different_call": "made a different call",
+    "different_order": "called the groups in a different order",
+    "extra_call": "made one call too many",
     "peer_missing": "did not make its side of the transfer",
-    "not_initialised": "did not finish making the communicator",
+    "not_initialised": "did not finish creating the communicator",
 }
 _RECORD = (
-    "Record next time: TORCH_FR_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1 and"
-    " TORCH_NCCL_ENABLE_TIMING=1 on every rank."
+    "For the next run, set TORCH_FR_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1 and "
+    "TORCH_NCCL_ENABLE_TIMING=1 on every rank."
 )
 _NAMED = 8  # ranks
 _CANDIDATES = 16
@@ -42,7 +42,7 @@ def render_hang(verdict: Verdict, fmt: str) -> str:
 
 
 def verdict_lines(verdict: Verdict) -> list[tuple[str, str]]:
-    """What each line is about, and what it says."""
+    """Head and text of each line."""
     lines = []
     if verdict.decided:
         what = ", or ".join(_WHAT[name] for name in verdict.what)

@@ -110,8 +110,8 @@ class P2p(msgspec.Struct, frozen=True):
 
     nranks: int  # ranks that were started
     backend: str | None  # cuda, hip, host
-    device: str | None  # several are parted by commas, as in `library`
-    library: str | None  # name and version; several are parted by commas
+    device: str | None  # several are separated by commas, as in `library`
+    library: str | None  # name and version; several are separated by commas
     variants: tuple[str, ...]  # labels of the settings measured in turns
     curve_src: int  # source of the pair whose bandwidth over size is shown
     curve_dst: int  # its destination

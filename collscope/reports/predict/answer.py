@@ -115,7 +115,7 @@ def predict_run(db: Path, request: PredictionRequest) -> PredictionReport:
 
 
 class RunTimelines(msgspec.Struct, frozen=True):
-    """A traced run as it was recorded, and as it is predicted."""
+    """A traced run: the recording and its prediction."""
 
     timeline: Timeline
     recorded: RecordedJob
@@ -180,7 +180,7 @@ def _read_request(db: Path, request: PredictionRequest) -> tuple[TracedRun, Time
 def _refuse_untold(
     db: Path, request: PredictionRequest, recorded: RecordedJob, times: Times
 ) -> None:
-    """Raise the error for two traced runs one of which tells no transfer."""
+    """Raise the error for two traced runs where one shows no transfer."""
     if times.transfers is None:
         return
     own = known_transfers(recorded.linked, recorded.linked_times)
@@ -192,27 +192,27 @@ def _refuse_untold(
     if run is None:
         return
     raise NoVerdictError(
-        f"{db}: how long the collectives of run '{run}' take is not known: none was seen on all "
-        "its ranks, so their kernels may wait. Ingest the traces of all ranks."
+        f"{db}: the collective times of run '{run}' are not known: no call was recorded on "
+        "all its ranks, so the kernels may include waiting. Ingest the traces of all ranks."
     )
 
 
 def _refuse_unchanged(db: Path, request: PredictionRequest) -> NoReturn:
-    """Raise the error for new times of which no class of the run takes one."""
+    """Raise the error for new times that fit no class of the run."""
     if request.system is not None:
         raise NoVerdictError(
             f"{db}: '{request.system}' gives no class of run '{request.run}' a time. Measure the "
             "classes with collscope replay."
         )
     raise NoVerdictError(
-        f"{db}: '{request.label}' gives no class of run '{request.run}' a time: the two have no "
-        "class of collectives in common. Name a run of the same job, traced alike, or measure its "
-        "classes with collscope replay."
+        f"{db}: '{request.label}' gives no class of run '{request.run}' a time: the two "
+        "share no collective class. Name a run of the same job, traced in the same way, or "
+        "measure its classes with collscope replay."
     )
 
 
 def _relative(times: Times, before: Times) -> Times:
-    """Ratios of two labels; classes that only one of them has stay as they are."""
+    """Ratios of two labels; classes that only one of them has do not change."""
     return Times(
         replace(times.origin, against=before.origin),
         {

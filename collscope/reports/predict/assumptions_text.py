@@ -15,7 +15,7 @@ from collscope.units import count
 
 
 def assumption_notes(report: PredictionReport) -> tuple[Note, ...]:
-    """What the new times stand for, what is not known, and what would tell it."""
+    """What the new times stand for, what is not known, and which recording would show it."""
     return (
         *_of_times(report.assumptions),
         *_of_calls(report.assumptions),
@@ -31,8 +31,8 @@ def _of_times(basis: Basis) -> Iterator[Note]:
         yield Note(
             "wrong_results",
             {"classes": basis.wrong},
-            f"{count(basis.wrong, 'class', 'classes')} measured with wrong results, or failed:"
-            " left as recorded.",
+            f"{count(basis.wrong, 'class', 'classes')} measured with wrong results, or "
+            "failed: kept as recorded.",
         )
     for mark, classes in basis.marks:
         yield Note(
@@ -47,17 +47,20 @@ def _of_calls(basis: Basis) -> Iterator[Note]:
         yield Note(
             "at_the_ceiling",
             {},
-            "Every collective is assumed to reach the roof; one that was faster in the job is left"
-            " as recorded.",
+            "We assume that every collective reaches the roof. One that was faster in the "
+            "job stays as recorded.",
         )
     elif basis.by_call:
         yield Note(
             "by_call",
             {},
-            "Every call takes as long as the call at its place of the step in the other run.",
+            (
+                "Every call takes as long as the call at the same place of the step in the other "
+                "run."
+            ),
         )
     elif basis.in_job:
-        yield Note("times_in_job", {}, "The new times are those of a call in the job, not alone.")
+        yield Note("times_in_job", {}, "The new times are those of calls in a job, not alone.")
 
 
 def _of_groups(known: Knowledge) -> Iterator[Note]:
@@ -75,16 +78,16 @@ def _of_exchanges(known: Knowledge) -> Iterator[Note]:
         yield Note(
             "peers_inferred",
             {},
-            "The traces name no peer of some Sends and Recvs: each is taken to exchange with the "
-            "kernel of another rank that ends when it does.",
+            "The traces name no peer of some Sends and Recvs: we assume that each exchanges "
+            "with the kernel of another rank that ends at the same time.",
         )
     if known.exchanges_alone:
         yield Note(
             "peers_unknown",
             {"share": known.exchanges_alone},
-            f"{100 * known.exchanges_alone:.0f} % of the Sends and Recvs end with no other: how "
-            "long they wait for their peers is not known, and the range allows for it. Traces of "
-            "all ranks on one clock narrow it.",
+            f"{100 * known.exchanges_alone:.0f} % of the Sends and Recvs end with no other: "
+            "how long they wait for their peers is not known, and the range allows for it. "
+            "Traces of all ranks on one clock narrow it.",
         )
 
 
@@ -94,8 +97,8 @@ def _of_host(report: PredictionReport) -> Iterator[Note]:
         yield Note(
             "range",
             {"low_ns": report.low_ns, "high_ns": report.high_ns},
-            "The range holds the spread of the new times, the host's pace, the slowdown of compute "
-            "beside the collectives, and 3 % from start to start.",
+            "The range covers the spread of the new times, the host's pace, the slowdown of "
+            "compute by collectives, and 3 % run-to-run variation.",
         )
     low, high = known.host_low, known.host_high
     yield from _of_calls_told(known)
@@ -103,23 +106,26 @@ def _of_host(report: PredictionReport) -> Iterator[Note]:
         yield Note(
             "profiler_cost_unknown",
             {"low": low, "high": high},
-            f"What the profiler ({_profiler(known)}) costs the host is not known: its work is "
-            f"taken to need {low:.2f} to {high:.2f} of the recorded time without it. --step-ms "
-            "narrows the range.",
+            f"The cost of the profiler ({_profiler(known)}) on the host is not known: we "
+            f"assume that host work needs {low:.2f} to {high:.2f} of its recorded time "
+            "without it. --step-ms narrows the range.",
         )
     elif known.host_determined:
         yield Note(
             "profiler_cost",
             {"low": low, "high": high},
-            f"The host needs {low:.2f} to {high:.2f} of the recorded time without the profiler.",
+            (
+                f"Without the profiler, host work needs {low:.2f} to {high:.2f} of its recorded "
+                "time."
+            ),
         )
     else:
         yield Note(
             "host_pace_unknown",
             {"low": low, "high": high},
-            "The GPU bounds the recorded step, so that the host's own pace does not show: its "
-            f"work is taken to need {low:.2f} to {high:.2f} of the recorded time. A recording of "
-            "a faster setting, with its step time, narrows the range.",
+            "The GPU limits the recorded step, which hides the host's own pace: we assume "
+            f"that host work needs {low:.2f} to {high:.2f} of its recorded time. A recording "
+            "of a faster setting, with its step time, narrows the range.",
         )
 
 
@@ -137,15 +143,15 @@ def _of_calls_told(known: Knowledge) -> Iterator[Note]:
         yield Note(
             "host_calls_missing",
             {},
-            "Not all traces tell the host's calls (nsys --trace=cuda; rocprofv3 --hip-trace): what"
-            " rows wait for is inferred from their times.",
+            "Some traces lack the host's calls (nsys --trace=cuda; rocprofv3 --hip-trace): "
+            "what kernels wait for is inferred from their times.",
         )
     elif not known.event_records:
         yield Note(
             "event_records_missing",
             {},
-            "The traces hold waits for events and no record of one (RPD leaves hipEventRecord"
-            " out): what they wait for is inferred from the order of launches.",
+            "The traces hold waits for events but no event records (RPD omits "
+            "hipEventRecord): what they wait for is inferred from the order of launches.",
         )
 
 
@@ -155,29 +161,32 @@ def _of_compute(report: PredictionReport) -> Iterator[Note]:
         yield Note(
             "slowdown_unknown",
             {"assumed": SLOWDOWN_PRIOR},
-            "Too few kernels ran both alone and beside a collective: compute beside the new ones"
-            " is assumed to last as long as recorded, and the range allows for a slowdown of "
-            f"{100 * SLOWDOWN_PRIOR:.0f} %.",
+            "Too few kernels ran both alone and during a collective. We assume that compute "
+            "during the new collectives takes its recorded time; the range allows for a "
+            f"slowdown of {100 * SLOWDOWN_PRIOR:.0f} %.",
         )
         return
-    slower = f"Compute beside collectives runs {100 * known.slowdown:.0f} % longer than alone"
+    slower = f"Compute during collectives takes {100 * known.slowdown:.0f} % longer than alone"
     if known.blocks is None:
         yield Note(
             "blocks_unknown",
             {"slowdown": known.slowdown},
-            f"{slower}. How many multiprocessors the new ones hold is not known.",
+            f"{slower}. How many multiprocessors the new collectives use is not known.",
         )
     elif abs(known.blocks - 1) < 0.01:
         yield Note(
             "slowdown_same",
             {"slowdown": known.slowdown},
-            f"{slower}, and beside the new ones, too: they have as many thread blocks.",
+            (
+                f"{slower}. The new collectives use as many thread blocks, so we assume the same "
+                "slowdown."
+            ),
         )
     else:
         low, high = sorted((known.slowdown, known.blocks * known.slowdown))
         yield Note(
             "slowdown_changes",
             {"low": low, "high": high, "blocks": known.blocks},
-            f"{slower}. The new ones have {known.blocks:.2g} times as many thread blocks: beside "
-            f"them it may run {100 * low:.2g} to {100 * high:.2g} % longer.",
+            f"{slower}. The new collectives use {known.blocks:.2g} times as many thread "
+            f"blocks: during them it may take {100 * low:.2g} to {100 * high:.2g} % longer.",
         )

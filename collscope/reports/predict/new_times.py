@@ -83,19 +83,19 @@ def label_times(
             return times
     if bad:
         raise NoVerdictError(
-            f"{db}: label '{label}' has no right result: {count(bad, 'measurement')}, all wrong or "
-            "failed. Measure again, or name another label."
+            f"{db}: label '{label}' has no correct result: {count(bad, 'measurement')}, all "
+            "wrong or failed. Measure again, or name another label."
         )
     if label == run and label in runs:
         raise InputError(
-            f"{db}: label '{label}': that is the run itself, and no measurements have that label. "
+            f"{db}: label '{label}' is the run itself, and no measurements have that label. "
             "Name another traced run, or measurements."
         )
     if label in runs:
         if not rows:
             raise InputError(
-                f"{db}: the traces of run '{run}' tell no class of a collective: nothing can take "
-                f"the times of '{label}'. Ingest traces of all ranks, or their logs too."
+                f"{db}: the traces of run '{run}' identify no collective class, so the times "
+                f"of '{label}' fit none. Ingest traces of all ranks, or their logs too."
             )
         raise InputError(
             f"{db}: run '{label}' has no time of any class of run '{run}'. Ingest traces of all "

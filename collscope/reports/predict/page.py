@@ -52,25 +52,25 @@ def prediction_extras(report: PredictionReport) -> Extras:
 def _facts(report: PredictionReport) -> Iterable[Fact]:
     low, high = in_range(report, report.low_ns), in_range(report, report.high_ns)
     if report.new_ns is None:
-        yield Fact("A step after the change", f"{low} to {high} ms",
+        yield Fact("Step time after the change", f"{low} to {high} ms",
                    "most of the step has no known cause", "Assumptions")  # fmt: skip
     else:
-        yield Fact("A step after the change", f"{in_range(report, report.new_ns)} ms",
+        yield Fact("Step time after the change", f"{in_range(report, report.new_ns)} ms",
                    f"{low} to {high} ms, {change_words(report, report.new_ns)}",
                    "Assumptions")  # fmt: skip
-    yield Fact("A step as it is", f"{figure(report.step_ns / 1e6, 4)} ms",
+    yield Fact("Current step time", f"{figure(report.step_ns / 1e6, 4)} ms",
                f"mean of {count(report.steps, 'step')} of the slowest of "
                f"{count(report.ranks, 'rank')}")  # fmt: skip
     sums = _sums(bound_rows(report))
     if sums:
         kind, (before, after) = max(sums.items(), key=lambda item: item[1][1])
-        yield Fact("Bounds the step most, after the change", kind,
-                   f"{after / 1e6:.2f} ms of it; before {before / 1e6:.2f} ms",
+        yield Fact("Largest part of the step, after the change", kind,
+                   f"{after / 1e6:.2f} ms of the step; before {before / 1e6:.2f} ms",
                    "What bounds the step")  # fmt: skip
     moved = [c for c in report.changed if _moved(c)]
     if moved:
         most = max(moved, key=_moved)
-        yield Fact("Changes most", _name(most.collective_class),
+        yield Fact("Largest change", _name(most.collective_class),
                    f"{figure((most.old_ns or 0) / 1e3, 4)} to {figure(most.new_ns / 1e3, 4)} us"
                    " a call"
                    f", {count(most.calls, 'call')}",
@@ -121,13 +121,13 @@ def _step(report: PredictionReport, new_ns: float) -> Figure:
     )  # fmt: skip
     return Figure(
         "The step before and after",
-        "Each part is time on the longest path through the step. The line below the second bar is "
-        "the range of the prediction.",
+        "Each part is time on the longest path through the step. The line below the second "
+        "bar is the predicted range.",
         make, found, marks,
     )  # fmt: skip
 
 
-_SIDES = ("as it is", "after the change")
+_SIDES = ("current", "current")
 
 
 def _path(bounds: Sequence[BoundRow]) -> Iterable[Figure]:
@@ -138,7 +138,7 @@ def _path(bounds: Sequence[BoundRow]) -> Iterable[Figure]:
     if rows:
         yield _pairs(
             "The longest path through the step, part by part",
-            "How much of a step passes in each part, before and after." + _left(bounds),
+            "Time of each part of the step, before and after." + _left(bounds),
             rows, ("part", "ms of one step"), "path",
         )  # fmt: skip
 
@@ -151,7 +151,7 @@ def _classes(changes: Sequence[ChangedClass]) -> Iterable[Figure]:
     if rows:
         yield _pairs(
             "Time of one call, before and after",
-            "The classes whose calls change the step most come first." + _left(timed),
+            "Classes whose calls change the step most come first." + _left(timed),
             rows, ("class", "us of one call"), "change", log=True,
         )  # fmt: skip
 

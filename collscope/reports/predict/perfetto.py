@@ -28,5 +28,5 @@ def export_trace(shown: RunTimelines, output: Path, most: int | None) -> str:
         return ""
     calls = len(longest_calls(timeline, limit))
     left_out = len(timeline.calls) - calls
-    rest = f", the {left_out:,} shortest calls left out (--limit)" if left_out else ""
+    rest = f", without the {left_out:,} shortest calls (--limit)" if left_out else ""
     return f"{output}: {calls:,} calls, {written}{rest}"

@@ -28,7 +28,9 @@ def serve_once(path: Path, told: Callable[[str], None], port: int = PORT) -> Non
     try:
         server = HTTPServer(("127.0.0.1", port), _handler(path))
     except OSError as error:
-        raise InputError(f"port {port}: {error.strerror}. End what uses it.") from error
+        raise InputError(
+            f"port {port}: {error.strerror}. Stop the program that uses it."
+        ) from error
     with server:
         address = f"http://127.0.0.1:{server.server_port}/{quote(path.name)}"
         told(f"{PAGE}/#!/?url={address}")

@@ -29,11 +29,11 @@ _NAMED = 3  # classes in a sentence
 _OVER = 1.1  # of the given step: what the GPU alone takes contradicts it
 _STEP_FROM = {
     "marks": "between the profiler's step marks",
-    "graphs": "from the launches of graphs: each step is one, or a few that recur",
+    "graphs": "from the launches of graphs: a step is one graph, or a few that recur",
     "kernels": "from the kernels that recur: the profiler marked no steps",
     "period": "from the period of the collectives: the profiler marked no steps",
-    "given": "as many as was said at ingest (--steps)",
-    "window": "the whole trace, as no step is known",
+    "given": "as many as given at ingest (--steps)",
+    "window": "the whole trace, because no step is known",
 }
 
 
@@ -88,7 +88,7 @@ def _sections(report: PredictionReport, explain: bool) -> Iterable[Section]:
         "Classes that change", (_table(report.changed), *_of_unknown_size(report.changed))
     )
     if report.unchanged:
-        text = "Without a new time, so left as recorded:"
+        text = "Not measured, so kept as recorded:"
         yield Section("Classes that stay", (text, _kept(report.unchanged)))
     yield Section("Assumptions", tuple(note.text for note in assumption_notes(report)))
 
@@ -96,14 +96,14 @@ def _sections(report: PredictionReport, explain: bool) -> Iterable[Section]:
 def _answer(report: PredictionReport) -> Iterable[str]:
     if report.knowledge.host_bound >= _HOST_BOUND:
         yield (
-            f"The host limits the recorded step: {100 * report.knowledge.host_bound:.0f} % of "
-            "the launches found the GPU idle. While the host is the limit, other collectives "
-            "change little."
+            f"The host limits the recorded step: {100 * report.knowledge.host_bound:.0f} % "
+            "of the launches found the GPU idle. While the host is the limit, other "
+            "collectives change little."
         )
     if report.other_gpus is not None:
         yield (
-            f"{other_gpus_words(report.other_gpus)}: predicted is a step with the collectives of"
-            " the one and the compute of the other."
+            f"{other_gpus_words(report.other_gpus)}: the prediction mixes that system's "
+            "collectives with this job's compute."
         )
     one_step = report.step_from == "window"
     if one_step:
@@ -122,37 +122,37 @@ def _answer(report: PredictionReport) -> Iterable[str]:
     )
     if report.new_ns is None:
         yield (
-            "Nothing within that range is likelier: idle time without a known cause is"
-            f" {100 * report.knowledge.idle_unexplained:.0f} % of a step. Trace with CPU activities"
-            " and enable_cuda_sync_events, which shows what waits for what."
+            "No time within that range is more likely: idle time without a known cause is "
+            f"{100 * report.knowledge.idle_unexplained:.0f} % of a step. Trace with CPU "
+            "activities and enable_cuda_sync_events to record what waits for what."
         )
     yield from _of_given(report)
     yield from _of_untold(report)
     yield from _of_unknown(report)
     yield from _itself(report)
     yield (
-        f"By the uplift formula alone: {in_range(report, report.simple_ns)} ms, "
-        f"{change_words(report, report.simple_ns)}; it removes exposed transfer time and changes"
-        " nothing else."
+        f"Simple estimate: {in_range(report, report.simple_ns)} ms, "
+        f"{change_words(report, report.simple_ns)}. It removes exposed transfer time and "
+        "changes nothing else."
     )
     error = report.simulated_ns / report.recorded_ns - 1
     yield (
-        f"Check: played from its causes alone, the recorded step takes "
-        f"{ms(report.simulated_ns)} ms; with the profiler it took {ms(report.recorded_ns)} "
-        f"({100 * error:+.1f} %). {_starts(report)}Idle time without a known cause is "
-        f"{100 * report.knowledge.idle_unexplained:.1f} % of a step. Step "
-        f"time: mean of {count(report.steps, 'step')} of the slowest of "
-        f"{count(report.ranks, 'rank')}, {_STEP_FROM[report.step_from]}."
+        f"Self-check: the simulated recorded step takes {ms(report.simulated_ns)} ms; with "
+        f"the profiler it took {ms(report.recorded_ns)} ({100 * error:+.1f} %). "
+        f"{_starts(report)}Idle time without a known cause is "
+        f"{100 * report.knowledge.idle_unexplained:.1f} % of a step. Step time: mean of "
+        f"{count(report.steps, 'step')} of the slowest of {count(report.ranks, 'rank')}, "
+        f"{_STEP_FROM[report.step_from]}."
     )
     if report.step_ns == report.recorded_ns:
         yield (
-            "Both times are of steps with the profiler, as recorded. For times without it, give "
-            "the step time without it as --step-ms."
+            "Both times include the profiler, as recorded. For times without it, pass the "
+            "step time without it as --step-ms."
         )
     else:
         yield (
-            f"With the profiler a step is {report.recorded_ns / report.step_ns:.2f} times as long"
-            " as the one given."
+            f"With the profiler a step takes {report.recorded_ns / report.step_ns:.2f} times "
+            "as long as the given one."
         )
 
 
@@ -161,14 +161,15 @@ def _of_given(report: PredictionReport) -> Iterator[str]:
     known = report.knowledge
     if known.rest_ns:
         yield (
-            f"The given step is longer than the recorded one: {ms(known.rest_ns)} ms of it are "
-            "not in the traces, as where another start waits for input. They are taken to stay, and"
-            " the range holds that they hide the change."
+            f"The given step is longer than the recorded one: {ms(known.rest_ns)} ms of it "
+            "are not in the traces, for example where another start waits for input. We "
+            "assume that this time remains; the range covers it hiding the change."
         )
     elif report.assumptions.step_told and known.gpu_ns > _OVER * report.step_ns:
         yield (
-            f"The GPU alone takes {ms(known.gpu_ns)} ms of a recorded step, longer than the one "
-            "given: the profiler slowed it, too, or that step is of another job."
+            f"The GPU alone takes {ms(known.gpu_ns)} ms of a recorded step, longer than the "
+            "given step. Either the profiler slowed the GPU too, or the given step is from "
+            "another job."
         )
 
 
@@ -177,33 +178,35 @@ def _of_untold(report: PredictionReport) -> Iterator[str]:
     untold = sum(c.old_ns is None for c in report.changed)
     if untold:
         yield (
-            f"{count(untold, 'class', 'classes')} had no call that was seen on all its ranks: how "
-            "much of the kernels is waiting for the others is not known. The range goes from none "
-            "to all of it, and its middle says little. Traces of all ranks tell it."
+            f"{count(untold, 'class', 'classes')} had no call that was recorded on all its "
+            "ranks, so how much of the kernels is waiting is not known. The range covers "
+            "everything from none to all of it, so ignore its midpoint. Trace all ranks to "
+            "narrow it."
         )
 
 
 def _of_unknown(report: PredictionReport) -> Iterator[str]:
-    """Of which classes the transfer is not known, what the range makes of it, what would tell it.
+    """Classes without a known transfer: what the range assumes, and what would show it.
 
     Where two traced runs are compared, or the clocks of the ranks are not known to agree.
     """
     bounded = [c.collective_class for c in report.changed if c.bounded]
     if bounded:
         yield (
-            f"{_named(bounded)}: the clocks of the ranks cannot be compared, so how much of their "
-            "kernels is waiting is not known. Each transfer is taken to last as long as the "
-            "shortest kernel of its call; the range goes as far as the longest. Collectives in "
-            "which every rank waits for all, as AllReduce, tell the clocks: record steps with one."
+            f"{_named(bounded)}: the clocks of the ranks cannot be compared, so how much of "
+            "the kernels is waiting is not known. We assume that each transfer lasts as long "
+            "as the shortest kernel of its call; the range extends to the longest. Clocks "
+            "align only on synchronising collectives such as AllReduce: record steps that "
+            "have one."
         )
     share = round(100 * report.knowledge.unchanged)
     if report.assumptions.by_call and share:
         yield (
-            f"{_named(report.unchanged)}: the traces of one run, or both, do not tell how long the "
-            f"transfers take. They hold {share} % of the collectives' kernel time. They are left "
-            "as recorded, and the range goes as far as their kernels or thread blocks allow. "
-            "Traces of all ranks of both runs, or measurements of these classes (--with LABEL), "
-            "tell it."
+            f"{_named(report.unchanged)}: the transfer times are not known from the traces "
+            f"of one run, or both. These classes hold {share} % of the kernel time of "
+            "collectives. They stay as recorded, and the range extends as far as their "
+            "kernels or thread blocks allow. Trace all ranks of both runs, or measure these "
+            "classes (--with LABEL)."
         )
 
 
@@ -221,11 +224,11 @@ def _itself(report: PredictionReport) -> Iterator[str]:
         return
     text = f"Run {report.times_from.name} itself took {ms(step)} ms a step with the profiler"
     if report.assumptions.step_told:
-        yield f"{text}; the prediction is of steps without it, and does not use that."
+        yield f"{text}. The prediction is for steps without it and does not use that time."
     elif report.low_ns <= step <= report.high_ns:
-        yield f"{text}; the prediction does not use that."
+        yield f"{text}. The prediction does not use that time."
     else:
-        yield f"{text}, outside the predicted range; the prediction does not use that."
+        yield f"{text}, outside the predicted range. The prediction does not use that time."
 
 
 def _starts(report: PredictionReport) -> str:
@@ -233,15 +236,15 @@ def _starts(report: PredictionReport) -> str:
     if report.starts_off_ns is None:
         return ""
     text = (
-        "Half of its collectives start within"
-        f" {100 * report.starts_off_ns / report.recorded_ns:.1f} % of a step of where they"
-        " were recorded"
+        "Half of its collectives start within "
+        f"{100 * report.starts_off_ns / report.recorded_ns:.1f} % of a step of their "
+        "recorded start"
     )
     if report.other_starts_off_ns is not None:
         off = 100 * report.other_starts_off_ns / report.recorded_ns
         text += (
-            f"; played with {origin_words(report.times_from)}, half start within {off:.1f} % of a "
-            "step of where they did there"
+            f"; with {origin_words(report.times_from)}, half start within {off:.1f} % of a "
+            "step of their start there"
         )
     return f"{text}. "
 
@@ -259,25 +262,25 @@ def _rests_on(report: PredictionReport) -> Iterable[str]:
     known = report.knowledge
     inferred = known.edges_told + known.edges_inferred
     yield (
-        "No stream is known to wait for another."
+        "No cross-stream waits found."
         if not inferred + known.edges_contradicted + known.edges_unknown
-        else f"Waits between streams: {inferred} are inferred from the "
-        f"order of calls and agree with all recorded times; of {known.edges_told} of them the "
-        f"traces tell the waiting stream. {known.edges_contradicted} did not agree and are left "
-        f"out, and {known.edges_unknown} are not known."
+        else f"Waits between streams: {inferred} are inferred from the order of calls and agree "
+        f"with all recorded times; for {known.edges_told} of them the traces name the "
+        f"waiting stream. {known.edges_contradicted} did not agree and are left out, and "
+        f"{known.edges_unknown} are not known."
     )
     yield (
-        "The parts are what the longest path through the steps goes through, and sum to the step. "
-        "Collective: transfer time that nothing hides. Waiting: from a cause to its effect, as from"
-        " a launch to the start of its kernel."
+        "The parts lie on the longest path through the steps and sum to the step. "
+        "Collective: transfer time that nothing hides. Waiting: from a cause to its effect, "
+        "for example from a launch to the start of its kernel."
     )
 
 
 def _of_unknown_size(changes: Iterable[ChangedClass]) -> Iterator[str]:
     if any(c.collective_class.size_bytes is None for c in changes):
         yield (
-            "Times are medians over the calls of a class. One of unknown size may mix sizes: its "
-            "times are means."
+            "Times are medians over the calls of a class. A class of unknown size may mix "
+            "sizes, so its times are means."
         )
 
 

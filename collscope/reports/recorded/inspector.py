@@ -43,7 +43,9 @@ def export_inspector(db: Path, run: str, folder: Path) -> str:
     except OSError as error:
         raise InputError(f"{folder}: {error.strerror}. Name another folder with --out.") from error
     calls = sum(len(process.calls) for process in processes)
-    left = " Inspector has no form for the others: no GPU time, or no size." * (written < calls)
+    left = " The other calls do not fit Inspector's format: they have no GPU time, or no size." * (
+        written < calls
+    )
     files = count(len(processes), "file")
     return f"{folder}: {files}, {count_of(written, calls, 'recorded call')}.{left}"
 

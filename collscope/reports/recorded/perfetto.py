@@ -44,13 +44,14 @@ def export_recorded(
     slices = sum((c.duration_ns or 0) >= least for c in timed)
     instants = 0 if least else placed - len(timed)
     left = placed - slices - instants
-    rest = f" {count(left, 'call')} left out, the shortest and those without (--limit)." * (
-        left > 0
+    rest = (
+        f" {count(left, 'call')} left out: the shortest, and those without a GPU time (--limit)."
+        * (left > 0)
     )
     return (
-        f"{output}: {count(slices, 'call')} with a GPU time as slices, {instants:,} without as"
-        f" instants, {written}. Slices have the GPU's clock, shifted so that none begins before the"
-        f" host's call.{rest}"
+        f"{output}: {count(slices, 'call')} with a GPU time as slices, {instants:,} without "
+        f"as instants, {written}. Slices use the GPU's clock, shifted so that none begins "
+        f"before the host's call.{rest}"
     )
 
 

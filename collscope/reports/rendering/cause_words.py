@@ -58,31 +58,30 @@ def evidence(cause: Cause) -> str:
 def _gaps(cause: Cause, shown: Evidence) -> str:
     who = f"rank {cause.ranks[0]}'s host" if cause.ranks else "every rank's host"
     return (
-        f"Once {figure(shown.usual)} ms passed on {who} between the launches of "
-        f"{kernel(shown.after) or 'the step before'} and {kernel(shown.before)}; "
-        f"such gaps take {ms(shown.ms)} ms a step"
-        + (" more than on another rank." if cause.ranks else ".")
+        f"Once, {figure(shown.usual)} ms passed on {who} between launching "
+        f"{kernel(shown.after) or 'the step before'} and {kernel(shown.before)}; such gaps "
+        f"take {ms(shown.ms)} ms a step" + (" more than on another rank." if cause.ranks else ".")
     )
 
 
 def _extra(cause: Cause, shown: Evidence) -> str:
     return (
-        f"{figure(shown.count)} {kernel(shown.name)} a step, {figure(shown.usual)} on another "
-        f"rank: {ms(shown.ms)} ms more kernel time."
+        f"A step runs {figure(shown.count)} {kernel(shown.name)} here, {figure(shown.usual)} "
+        f"on another rank: {ms(shown.ms)} ms more kernel time."
     )
 
 
 def _longer(cause: Cause, shown: Evidence) -> str:
     return (
         f"{kernel(shown.name)} takes {figure(shown.usual)} times as long as on another rank; "
-        f"equal kernels take {ms(shown.ms)} ms more a step."
+        f"the same kernels take {ms(shown.ms)} ms more a step."
     )
 
 
 def _setting(cause: Cause, shown: Evidence) -> str:
     blocks = f"; kernels use {figure(shown.usual)} thread blocks" if shown.usual else ""
     name = f"{shown.name}={shown.detail}" if shown.name else "Few channels"
-    return f"{name}{blocks}; collectives transfer for {ms(shown.ms)} ms a step."
+    return f"{name}{blocks}; collective transfers take {ms(shown.ms)} ms a step."
 
 
 _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
@@ -92,51 +91,63 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
     "setting": _setting,
     "transport": _setting,
     "slow_calls": lambda _, e: (
-        f"{figure(e.count)} {e.name} a step reach {100 * e.usual:.0f} % of what this system does; "
-        f"such calls transfer for {ms(e.ms)} ms a step."
+        f"{figure(e.count)} {e.name} a step reach {100 * e.usual:.0f} % of the bandwidth "
+        f"reachable on this system; such calls transfer for {ms(e.ms)} ms a step."
     ),
     "turns": lambda _, e: (
-        f"Now one rank computes longer, now another: by {100 * e.count:.0f} % on average."
+        f"Different ranks compute longest in turn, by {100 * e.count:.0f} % on average."
     ),
     "blocking_calls": lambda _, e: (
-        f"{figure(e.count)} {_CALLS.get(e.name, e.name)} a step make the host wait for its GPU."
+        f"The host waits for its GPU in {figure(e.count)} {_CALLS.get(e.name, e.name)} a step."
     ),
     "nan_checks": lambda _, e: (
         f"{figure(e.count)} checks for NaN a step make the host wait for its GPU: "
         "torch.autograd.set_detect_anomaly is on."
     ),
     "small_calls": lambda _, e: (
-        f"{figure(e.count)} small {e.name} a step, one after the other; {figure(e.usual)} waits of "
-        "the host among them."
+        f"A step makes {figure(e.count)} small {e.name} one after the other; the host waits "
+        f"{figure(e.usual)} times among them."
     ),
     "copies": lambda _, e: (
-        f"{figure(e.count)} {e.name} a step, {ms(e.ms)} ms; the host waits for them."
+        f"A step makes {figure(e.count)} {e.name}, which take {ms(e.ms)} ms; the host waits "
+        "for them."
     ),
     "bubble": lambda _, e: (
-        f"{figure(e.count)} microbatches for {figure(e.usual)} stages; stages wait {ms(e.ms)} ms."
+        f"{figure(e.count)} microbatches run through {figure(e.usual)} stages; the stages "
+        f"wait {ms(e.ms)} ms."
     ),
     "long_steps": lambda _, e: (
-        f"{figure(e.count)} of {figure(e.usual)} recorded steps took {ms(e.ms)} ms longer than "
-        "the others" + (f": {kernel(e.name)}." if e.name else ".")
+        f"{figure(e.count)} of {figure(e.usual)} recorded steps took {ms(e.ms)} ms longer "
+        "than the rest" + (f": {kernel(e.name)}." if e.name else ".")
     ),
 }
 
 _ADVICE = {
-    "late_host": "Find what the host does there: data loading, garbage collection, logging, "
-    "allocation. A trace with ProfilerActivity.CPU names it.",
-    "extra_work": "Find out why only this rank runs them; spread the work or leave it out.",
-    "slow_gpu": "See with nvidia-smi who else uses this GPU, its clocks and its temperature.",
-    "uneven_work": "Give every rank as much: sort or pad by length, balance experts or shards.",
-    "blocking_sync": "Read values of the GPU less often, or together and later.",
-    "small_calls": "Stack the values into one tensor and reduce that once.",
-    "slow_setting": "Unset it, unless it is needed here, and measure again.",
-    "slow_transport": "Unset it, and see what links the GPUs have: nvidia-smi topo -m.",
-    "slow_transfer": "Pin the memory (pin_memory=True) and copy one step ahead, non_blocking=True.",
-    "pipeline_bubble": "Use more microbatches, four for each stage or more, or interleave stages.",
+    "late_host": "Find what the host does in this gap: data loading, garbage collection, "
+    "logging or allocation. A trace with ProfilerActivity.CPU shows it.",
+    "extra_work": (
+        "Find out why only this rank runs them. Spread the work over all ranks, or remove it."
+    ),
+    "slow_gpu": "Check this GPU with nvidia-smi: its other processes, clocks and temperature.",
+    "uneven_work": (
+        "Give every rank the same amount of work: sort or pad by length, balance experts or shards."
+    ),
+    "blocking_sync": "Read GPU values less often, or several at once and later.",
+    "small_calls": "Stack the values into one tensor and reduce it once.",
+    "slow_setting": "Unset it, unless this machine needs it, and measure again.",
+    "slow_transport": "Unset it, and check the links between the GPUs: nvidia-smi topo -m.",
+    "slow_transfer": (
+        "Pin the memory (pin_memory=True) and copy one step ahead with non_blocking=True."
+    ),
+    "pipeline_bubble": "Use at least four microbatches per stage, or interleave the stages.",
     "periodic": "Write checkpoints in the background, or less often.",
     "no_overlap": "Use smaller buckets, so that calls start during the backward pass.",
-    "host_bound": "Launch less: torch.compile, CUDA graphs, fused optimizers, larger batches.",
-    "contention": "Try fewer channels (NCCL_MAX_CTAS), or other places for the collectives.",
+    "host_bound": (
+        "Launch fewer kernels: torch.compile, CUDA graphs, fused optimizers, larger batches."
+    ),
+    "contention": (
+        "Try fewer channels (NCCL_MAX_CTAS), or run the collectives at other points of the step."
+    ),
 }
 _TITLES = {
     "late_host": "Late host", "extra_work": "Extra work", "slow_gpu": "Slow GPU",
@@ -151,11 +162,11 @@ def advice(cause: Cause) -> str:
     """What to do about a cause."""
     text = _ADVICE[cause.cause]
     if cause.evidence.kind == "slow_calls":
-        return "Look for NCCL settings in the environment; collscope tune tries others."
+        return "Check the environment for NCCL settings; collscope tune tries others."
     if cause.evidence.kind == "nan_checks":
-        return "Leave torch.autograd.set_detect_anomaly out, and TORCH_DISTRIBUTED_DEBUG."
+        return "Turn off torch.autograd.set_detect_anomaly and TORCH_DISTRIBUTED_DEBUG."
     if cause.cause == "late_host" and not cause.certain:
-        text += " Time the job without the profiler and give that as --step-ms."
+        text += " Time the job without the profiler, and pass that time as --step-ms."
     return text
 
 
@@ -167,6 +178,32 @@ def cause_title(cause: str, ranks: tuple[int, ...]) -> str:
     """
     words = ", ".join(map(str, ranks))
     return _TITLES[cause] + (f", rank {words}" if words else "")
+
+
+# Of one rank, and of all.
+_SENTENCES = {
+    "late_host": ("Rank {} is late", "All hosts are late"),
+    "extra_work": ("Rank {} has extra work", "Ranks have extra work"),
+    "slow_gpu": ("The GPU of rank {} is slow", "The GPUs are slow"),
+    "uneven_work": ("Rank {} has more work", "Work is uneven"),
+    "blocking_sync": ("The host of rank {} waits for its GPU", "Hosts wait for their GPUs"),
+    "small_calls": ("Rank {} makes many small calls", "Many small calls"),
+    "slow_setting": ("A setting slows down rank {}", "A setting slows down collectives"),
+    "slow_transport": ("Rank {} takes a slow path", "Collectives take a slow path"),
+    "slow_transfer": ("Copies of rank {} are slow", "Copies are slow"),
+    "pipeline_bubble": ("Rank {} waits in the pipeline", "The pipeline has bubbles"),
+    "periodic": ("Rank {} makes some steps long", "Some steps are long"),
+}
+
+
+def cause_sentence(cause: str, ranks: tuple[int, ...]) -> str:
+    """What is wrong, as a heading.
+
+    >>> cause_sentence("late_host", (1,))
+    'Rank 1 is late'
+    """
+    one, every = _SENTENCES[cause]
+    return one.format(", ".join(map(str, ranks))) if ranks else every
 
 
 def ms(value: float) -> str:

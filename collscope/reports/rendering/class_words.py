@@ -21,19 +21,20 @@ def class_words(row: ClassRow) -> str:
 
 
 def inferred_groups(groups: int) -> str:
-    """What is said where groups of some of the ranks are known by the ends of their calls alone."""
+    """Words for groups of some of the ranks that are known only by the ends of their calls."""
     return (
-        f"{count(groups, 'process group')} of some of the ranks {'has' if groups == 1 else 'have'}"
-        " no name in the traces: ranks whose collectives end together are taken for one group, and"
-        " a wrong one makes waits and transfers wrong; traces with CPU activities name the groups"
+        f"{count(groups, 'process group')} of some of the ranks "
+        f"{'has' if groups == 1 else 'have'} no name in the traces. Ranks whose collectives "
+        "end together count as one group; a wrong group makes waits and transfers wrong. "
+        "Traces with CPU activities name the groups"
     )
 
 
 def other_gpus_words(others: OtherGpus) -> str:
-    """What is said where the GPUs that ran are not those of the system."""
+    """Words for a job whose GPUs are not those of the system."""
     return (
-        f"'{others.system}' is a system of {' or '.join(others.models)} GPUs, but what ran is "
-        f"{' and '.join(others.names)}"
+        f"'{others.system}' is a system of {' or '.join(others.models)} GPUs, but the job "
+        f"ran on {' and '.join(others.names)}"
     )
 
 

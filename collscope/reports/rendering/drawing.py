@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# Okabe and Ito 2008, told apart with every common colour blindness; yellow is too light for lines.
+# Okabe and Ito 2008, distinct with every common colour blindness; yellow is too light for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 # Labels of log axes, which matplotlib writes as powers of ten in TeX; the second of minor ticks.
@@ -57,7 +57,7 @@ _LEFT, _RIGHT, TOP, _BOTTOM = 0.72, 0.34, 0.12, 0.58  # inches around an axis wi
 LETTER = 0.085  # inches of one in a name beside an axis, about
 _LONGEST_NAME = 40  # characters of a row's name
 _ROW, _ROW_NARROW = 0.28, 0.46  # inches of a row with its name beside it, and above it
-_DECADE = 10  # highest over lowest value, below which evenly spaced numbers tell more
+_DECADE = 10  # highest over lowest value, below which evenly spaced numbers show more
 _FEW_TICKS = 100  # highest over lowest value of an axis on which powers of ten are too few
 _SIZE_TICK = 1.1  # inches that a label of the axis of sizes needs
 # How a legend writes marks and lines: there the page's own text stands for matplotlib's shapes.
@@ -265,7 +265,7 @@ def log_axis(axis: Axes, which: str) -> None:
 WAITING = "waiting for a late rank"
 PARTS = {  # of the bars, with colour and hatch: none that an operation has
     "at the roof": ("#8C959F", ""),
-    "above the roof, to win": ("#5E3C99", ""),
+    "above the roof: possible saving": ("#5E3C99", ""),
     "slower in the job than alone": ("#9A86C4", "//"),
     WAITING: ("#CC79A7", ".."),
     "not judged": ("#D0D7DE", ""),

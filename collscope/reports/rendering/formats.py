@@ -41,7 +41,7 @@ def in_format(
     if fmt == "csv":
         return rows()
     if fmt not in FORMATS:
-        raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(FORMATS)}.")
+        raise UsageError(f"format '{fmt}': unknown. Use one of {', '.join(FORMATS)}.")
     title, sections = readable()
     return to_readable(fmt, title, sections, extras, wide=wide)
 

@@ -29,9 +29,7 @@ def choose_cache() -> None:
         os.environ[_VARIABLE] = folder
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         return
-    raise MissingToolError(
-        f"matplotlib: no folder that it may write its cache into. Set {_VARIABLE} to one."
-    )
+    raise MissingToolError(f"matplotlib: no writable cache folder. Set {_VARIABLE} to one.")
 
 
 def _usual() -> Path:

@@ -64,9 +64,8 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
             return f"every label mixes measurements with several values of {name} ({kinds})"
         case WrongResults(label, classes, first):
             return (
-                f"{label}: {count(classes, 'class', 'classes')} with wrong results, so without a"
-                " time"
-                f" ({class_phrase(first)}{', …' * (classes > 1)})"
+                f"{label}: {count(classes, 'class', 'classes')} with wrong results, so "
+                f"without a time ({class_phrase(first)}{', …' * (classes > 1)})"
             )
         case WithoutTime(label, rows):
             has = "has" if rows == 1 else "have"
@@ -76,7 +75,7 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
             return f"{label}: {some} not measured with every label"
         case NoCounterpart(label, classes):
             alone = count(classes, "class", "classes")
-            return f"{label}: {alone} that the other label has no time of"
+            return f"{label}: {alone} not measured under the other label"
         case PlacesDiffer(label, key, out, in_):
             return (
                 f"{label}: {key.op.value} of {key.size_bytes} B takes {out / 1000:.1f} us out of"
@@ -86,19 +85,19 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
         case HeldAgainst(label, classes, gap):
             return f"{label}: {count(classes, 'class', 'classes')} compared although {GAPS[gap]}"
         case Weighed(run, calls, gap):
-            return f"run {run}: {count(calls, 'call')} weighed although {GAPS[gap]}"
+            return f"run {run}: {count(calls, 'call')} weighted although {GAPS[gap]}"
         case ControlRaises(threshold):
             return f"the control raises thresholds to {100 * threshold:.1f} %"
         case OneCallEach():
             return (
-                "the number of calls is not known: each class counts as one call, as in a sweep"
-                " that runs once; --weights takes the calls of a job"
+                "the number of calls is not known: each class counts as one call, as in a "
+                "sweep that runs once. --weights uses the calls of a job"
             )
         case FewLaunches(classes, of):
             return (
-                f"{count_of(classes, of, 'class', 'classes')} with fewer than {ENOUGH_ROUNDS}"
-                f" launches (rounds) per label: how much launches differ is assumed, not measured;"
-                f" measure {ENOUGH_ROUNDS} or more"
+                f"{count_of(classes, of, 'class', 'classes')} with fewer than {ENOUGH_ROUNDS} "
+                "launches (rounds) per label: the variation between launches is assumed, not "
+                f"measured. Measure {ENOUGH_ROUNDS} or more"
             )
         case WeightsCoverage():
             return _coverage(note)
@@ -118,25 +117,27 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
             )
         case NoSteps(label):
             return (
-                f"{label}: no step recurs in its traces, so its step is not known; each class has"
-                " one sample, the whole window"
+                f"{label}: no step recurs in its traces, so its step is not known. Each "
+                "class has one sample, the whole window"
             )
         case NotSplit(label, classes, of):
             return (
-                f"{label}: {count_of(classes, of, 'class', 'classes')} not compared, and waiting"
-                " not summed: ranks or partners are missing in the traces, or their clocks cannot"
-                " be compared, so waiting cannot be told from transfer"
+                f"{label}: {count_of(classes, of, 'class', 'classes')} not compared, and "
+                "waiting not summed: the traces lack ranks or partners, or their clocks "
+                "cannot be compared. Waiting and transfer cannot be separated"
             )
         case WaitsUnknown(label, kernels, of):
             some = count_of(kernels, of, "kernel of collectives", "kernels of collectives")
             return (
-                f"{label}: the waiting in {some} in its steps is not known, so it is not summed:"
-                " ranks or partners are missing in the traces, or their clocks cannot be compared"
+                f"{label}: the waiting in {some} in its steps is not known, so it is not "
+                "summed: the traces lack ranks or partners, or their clocks cannot be "
+                "compared"
             )
         case UnlikeProfilers(values):
             told = ", ".join(f"{run}: {_RECORDED[profiler]}" for run, profiler in values)
             return (
-                f"what the profiler recorded differs ({told}), and so does what it costs the hosts"
+                f"the profilers recorded different things ({told}), so their cost on the "
+                "hosts differs too"
             )
         case GroupsInferred(groups):
             return inferred_groups(groups)
@@ -144,13 +145,13 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
             return "the runs hold the same recording: all times in their traces are equal"
         case OneRecordingEach(host):
             extra = (
-                f"; of the hosts' pace {100 * HOST_STARTS:.0f} %, and the hosts bound up to"
-                f" {100 * host:.0f} % of a step here"
+                f"; {100 * HOST_STARTS:.0f} % of the host speed, and the hosts limit up to "
+                f"{100 * host:.0f} % of a step here"
             )
             return (
-                "each run was recorded once: how much recordings of one job differ is assumed, not"
-                f" measured: {100 * LAUNCH_NOISE:.0f} % of a transfer, {100 * STARTS:.0f} % of a"
-                f" step{extra * (host >= 0.05)}"
+                "each run was recorded once: the variation between recordings of one job is "
+                f"assumed, not measured: {100 * LAUNCH_NOISE:.0f} % of a transfer, "
+                f"{100 * STARTS:.0f} % of a step{extra * (host >= 0.05)}"
             )
         case Damaged():
             where = "" if note.line is None else f" First at line {note.line}."
@@ -166,6 +167,7 @@ def _coverage(note: WeightsCoverage) -> str:
         "none" if part is None else f"{100 * part:.3g} %" for part in (note.calls, note.size)
     )
     return (
-        f"run {note.run}: measured {count_of(note.classes, note.of, 'class', 'classes')}, {calls}"
-        f" of its calls and {size} of their bytes; classes that it does not call have no weight"
+        f"run {note.run}: measured {count_of(note.classes, note.of, 'class', 'classes')}, "
+        f"{calls} of its calls and {size} of their bytes; classes that it does not call have "
+        "no weight"
     )

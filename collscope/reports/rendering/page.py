@@ -127,7 +127,7 @@ def to_html(title: str, sections: Iterable[Section], extras: Extras | None = Non
 
 
 def table_html(columns: Sequence[str], rows: Sequence[Sequence[object]], total: int) -> str:
-    """A plain table for a notebook; `total` rows there are, of which these are shown."""
+    """A plain table for a notebook; these rows of `total`."""
     cells = [["-" if v is None else visible(str(v)) for v in row] for row in rows]
     return (
         _environment()

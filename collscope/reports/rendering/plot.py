@@ -52,7 +52,7 @@ def check_plot(path: Path) -> None:
 
 
 def write_plot(figures: Sequence[Figure], path: Path) -> None:
-    """Draw figures into the file of `--plot`, in the form that its ending says.
+    """Draw figures into the file of `--plot`, in the form that its ending names.
 
     figures  at least one
     raises   UsageError for another ending, InputError when it cannot be written

@@ -54,7 +54,7 @@ def step_facts(traced: TracedParts | None) -> list[Fact]:
 def ratio_figure(
     title: str, text: str, points: Sequence[RatioPoint], limits: Sequence[float],
 ) -> Figure | None:  # fmt: skip
-    """Ratios over size; the points of one size stand beside each other."""
+    """Ratios over size; the points of one size are side by side."""
     shown = [p for p in points if p.size_bytes > 0 and p.ratio > 0][:_MOST_POINTS]
     if not shown:
         return None

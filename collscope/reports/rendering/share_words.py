@@ -51,7 +51,7 @@ def percent_words(share: Share) -> str:
 
 
 def range_words(shares: Sequence[Share]) -> str:
-    """Least and largest share of several profiles in percent, of those that tell it."""
+    """Least and largest share of several profiles in percent, of those that have it."""
     known = [share for share in shares if share.percent is not None]
     if not known:
         return "an unknown part"

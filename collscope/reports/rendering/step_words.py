@@ -12,9 +12,9 @@ from collscope.reports.tolerances import TOTAL_THRESHOLD
 from collscope.units import count
 
 PAIRED = (
-    "Measured in turns: ratios and speed-ups are paired by round (the median over the rounds of the"
-    " ratio within one), so they can differ from the quotient of the times, which are medians over"
-    " the rounds."
+    "Measured in turns: ratios and speed-ups are paired by round (the median over the rounds "
+    "of the ratio within one). They can differ from the quotient of the times, which are "
+    "medians over the rounds."
 )
 
 _MOST_CLASSES = 20  # rows of a table
@@ -24,7 +24,7 @@ _PARTS = {
     "unprofiled": "step without the profiler",
     "compute": "compute",
     "collectives": "collectives, with waiting",
-    "exposed": "of them exposed",
+    "exposed": "exposed part of them",
     "waiting": "waiting",
     "idle": "idle",
 }
@@ -36,14 +36,14 @@ _STEP_FROM = {
     "given": "as given at ingest",
 }
 _PARTS_SAID = (
-    "us a step: means over the steps and the ranks, but the step is that of the rank whose steps"
-    " take longest. All but its second row is as recorded, with the profiler. Waiting"
-    " is summed over the collectives. How much waiting, exposed and idle time differ between two"
-    " recordings is not known: they have no interval."
+    "us a step: means over the steps and the ranks; the step itself is that of the rank with "
+    "the longest steps. All rows but the second are as recorded, with the profiler. Waiting "
+    "is summed over the collectives. The variation of waiting, exposed and idle time between "
+    "two recordings is not known, so they have no interval."
 )
 _RANKS_SAID = (
-    "Ranks whose change differs from the mean over the ranks by more than"
-    f" {100 * TOTAL_THRESHOLD:.0f} % of the step."
+    "Ranks whose change differs from the mean over the ranks by more than "
+    f"{100 * TOTAL_THRESHOLD:.0f} % of the step."
 )
 
 
@@ -67,7 +67,7 @@ def step_sections(
     """The step and its parts; ranks that changed apart from the others.
 
     short   what the runs are called in headings
-    ratios  tell new time / old time, as a verdict does, instead of the speed-up
+    ratios  show new time / old time, as a verdict does, instead of the speed-up
     """
     whole = [p for p in traced.parts if p.rank is None]
     if not whole:
@@ -86,7 +86,7 @@ def step_sections(
 
 
 def _profiler(traced: TracedParts) -> Iterator[str]:
-    """What the steps may take without the profiler, and what tells more of it."""
+    """What the steps may take without the profiler, and how to narrow it."""
     known = [
         (run.label, run.unprofiled_low_ns / 1e6, run.unprofiled_high_ns / 1e6)
         for run in traced.runs
@@ -105,14 +105,14 @@ def _profiler(traced: TracedParts) -> Iterator[str]:
     first, other = (run.label for run in traced.runs[:2])
     command = predict_command(traced.runs[0].store, first, other)
     yield (
-        "That is wide where the hosts bound the steps: what the profiler costs them is not known."
-        f" Measure the step of '{first}' without the profiler: '{command}' then tells what the"
-        f" collectives of '{other}' change."
+        "The range is wide where the hosts limit the steps: the cost of the profiler on them "
+        f"is not known. Measure the step of '{first}' without the profiler. Then '{command}' "
+        f"shows what the collectives of '{other}' change."
     )
 
 
 def _kernels(traced: TracedParts, short: Mapping[str, str], ratios: bool) -> Iterator[str | Table]:
-    yield "us a step with its waiting, the mean over the ranks; as waiting, it has no interval."
+    yield "us a step with its waiting, the mean over the ranks. Like waiting, it has no interval."
     columns = [("class", TEXT), ("size B", NUMBER), ("ranks", NUMBER)]
     for place, label in enumerate(short.values()):
         columns.append((f"{label} us", NUMBER))
@@ -127,7 +127,7 @@ def _kernels(traced: TracedParts, short: Mapping[str, str], ratios: bool) -> Ite
         rows.append(row)
     yield table(columns, rows)
     if len(traced.kernels) > _MOST_CLASSES:
-        yield f"{len(traced.kernels) - _MOST_CLASSES} further classes are in JSON and CSV."
+        yield f"{len(traced.kernels) - _MOST_CLASSES} more classes are in JSON and CSV."
 
 
 def _apart(part: PartComparison, whole: Sequence[PartComparison]) -> bool:
@@ -183,21 +183,21 @@ def without_profiler(
     """What steps of traced runs may take without the profiler.
 
     runs    with the least and the most, ms; the first is the reference
-    ratios  of the others' steps to the reference's, where known
+    ratios  of the other runs' steps to the reference's, where known
     """
     (first, low, high), *others = runs
-    told = ", ".join((
+    ranges = ", ".join((
         f"a step of '{first}' may take {low:.1f} to {high:.1f} ms",
-        *(f"one of '{run}' {low:.1f} to {high:.1f} ms" for run, low, high in others),
+        *(f"a step of '{run}' {low:.1f} to {high:.1f} ms" for run, low, high in others),
     ))  # fmt: skip
     against = ", ".join(
-        f"one of '{run}' takes {ratio[0]:.2f} to {ratio[1]:.2f} x"
+        f"a step of '{run}' takes {ratio[0]:.2f} to {ratio[1]:.2f} times"
         for (run, _, _), ratio in zip(others, ratios, strict=True)
         if ratio is not None
     )
     if against:
-        against = f" With the noise of these steps, {against} the time of one of '{first}'."
-    return f"Without the profiler, and in another start, {told}.{against}"
+        against = f" With the variation of these steps, {against} as long as a step of '{first}'."
+    return f"Without the profiler, and with run-to-run variation, {ranges}.{against}"
 
 
 def predict_command(store: str, first: str, other: str) -> str:

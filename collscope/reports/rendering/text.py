@@ -116,7 +116,7 @@ def _cut_texts(
 
 def _names(block: Table, widths: Sequence[int], width: int) -> list[int]:
     """Columns that name a row: the first text and what stands before it, where that is little;
-    else the first column. Of those next to them as many as tell rows apart, where there is room."""
+    else the first column. Next to them as many as distinguish rows, where there is room."""
     first = next((i for i, column in enumerate(block.columns) if column.kind != NUMBER), 0)
     names = list(range(first + 1 if first < _MOST_NAMES else 1))
     for i in range(len(names), min(len(names) + _MOST_NAMES, len(widths))):
@@ -128,7 +128,7 @@ def _names(block: Table, widths: Sequence[int], width: int) -> list[int]:
 
 
 def _distinct(block: Table, columns: Sequence[int]) -> int:
-    """How many rows some columns tell apart."""
+    """How many rows some columns distinguish."""
     return len({tuple(row[i] for i in columns) for row in block.rows})
 
 
@@ -182,7 +182,7 @@ def _text_row(columns: Sequence[Column], widths: Sequence[int], row: Sequence[st
 
 def _cut(text: str, width: int, kind: str) -> str:
     """Text of at most `width` characters: of a path the end is kept, of a name both ends but for
-    its arguments, which tell least, of other text the start.
+    its arguments, which distinguish least, of other text the start.
 
     >>> [_cut("AllReduce_RING_LL(args)", 11, kind) for kind in (NAME, PATH, TEXT)]
     ['AllRe~NG_LL', '~G_LL(args)', 'AllReduce_~']

@@ -27,7 +27,7 @@ SCHEMA = "collscope.report/2"
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """Where a finding comes from: a line of a source and what it says."""
+    """Where a finding comes from: a line of a source and its text."""
 
     source: str
     line: int | None
@@ -46,7 +46,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a report says about one run."""
+    """Everything a report shows about one run."""
 
     schema: str = SCHEMA
     verdict: tuple[VerdictEntry, ...]  # why a step is long, the dearest cause first; never empty

@@ -39,7 +39,7 @@ def build_report(
     label: str | None = None,
     step_ms: float | None = None,
 ) -> Report:
-    """Everything the store says about one run; sections without data are empty.
+    """Everything the store holds about one run; sections without data are empty.
 
     connection  open store, read only; only the views in schemas/views are read
     run         label of the run
@@ -88,7 +88,7 @@ def _most_telling(rows: Sequence[JudgedClass]) -> Sequence[JudgedClass]:
     """Rows in the order in which a cut keeps them.
 
     The largest of each operation, then the next largest of each: a cut leaves all operations, and
-    the sizes that tell their bandwidth.
+    the sizes that show their bandwidth.
     """
     if any(row.calls for row in rows):
         return rows

@@ -17,7 +17,8 @@ from collscope.reports.rendering.share_words import denominator, percent_words, 
 from collscope.reports.report.answer import Report
 from collscope.reports.report.text import measured_only, no_sizes
 from collscope.reports.share.recorded_text import percent_of_wall
-from collscope.reports.verdict.page import cards
+from collscope.reports.tolerances import WORTH
+from collscope.reports.verdict.page import cards, names_causes, step_drawing
 from collscope.reports.waiting.drift_page import drift_figure
 from collscope.reports.waiting.first_lines_text import traced_ranks, traced_share
 from collscope.reports.waiting.late_ranks_text import (
@@ -40,7 +41,10 @@ def report_extras(report: Report, connection: sqlite3.Connection) -> Extras:
     traced = read_traced_kernels(connection, report.header.run)
     names = {c.class_id: f"{c.op} {format_size(c.size_bytes)}" for c in report.classes}
     drawings = {
-        "": (classes_figure(report), step_figure(report, traced, names)),
+        "": (
+            step_drawing(connection, report.header.run, report.verdict, report.step),
+            classes_figure(report), step_figure(report, traced, names),
+        ),
         _timeline_title(report): (
             make_strip(traced.kernels, names) if len(traced.kernels) else None,
             lateness_figure(traced), *wait_figures(traced, names),
@@ -63,18 +67,26 @@ def _facts(report: Report) -> Iterable[Fact]:
     if not measured_only(report):
         yield _share(report)
     yield from _worst(report)
-    if not measured_only(report) and report.header.calls:
+    named = names_causes(report.verdict)
+    if (
+        not measured_only(report) and report.header.calls
+        and not any(entry.ranks for entry in report.verdict)
+    ):  # fmt: skip
         yield _late(report)
     for uplift in report.judgement.uplifts:
         gain, between = gain_words(uplift)
+        if (uplift.gain if uplift.high is None else uplift.high) < WORTH:
+            yield Fact("Tuning NCCL", "not worth it", f"the job would be {gain} faster{between}",
+                       "Efficiency and gain")  # fmt: skip
+            continue
         of = f"; {', '.join(uplift.fraction.profiles)}" if len(report.judgement.uplifts) > 1 else ""
-        yield Fact("The job would be faster by", gain,
-                   f"if every measured class reached its ceiling{between}{of}",
+        yield Fact("Possible speed-up of the job", gain,
+                   f"if every measured class ran at its reachable speed{between}{of}",
                    "Efficiency and gain")  # fmt: skip
     if no_sizes(report):
-        yield Fact("The job would be faster by", "not known", f"{NO_SIZES}; {tell_sizes(report)}",
+        yield Fact("Possible speed-up of the job", "not known", f"{NO_SIZES}; {tell_sizes(report)}",
                    "Findings" if report.findings else "Classes")  # fmt: skip
-    if report.findings:
+    if report.findings and not named:
         first = report.findings[0]
         yield Fact("Do next", first.advice, first.title, "Findings")
 
@@ -84,7 +96,7 @@ def _share(report: Report) -> Fact:
     if parts is not None:
         exposed, hidden, idle = parts
         return Fact("Share of the traced time in collectives", f"{exposed + hidden:.1f} %",
-                    f"{exposed:.1f} % exposed, {hidden:.1f} % beside compute kernels; the GPU "
+                    f"{exposed:.1f} % exposed, {hidden:.1f} % hidden by compute; the GPU "
                     f"idles {idle:.1f} %", _timeline_title(report),
                     query(report.header.run, origin("rank_times")))  # fmt: skip
     label, shares = "Share of GPU time in collectives", report.shares
@@ -101,16 +113,18 @@ def _share(report: Report) -> Fact:
     if not shares:
         return Fact(label, "not known", "no profile and no trace of the job in this run")
     of = {denominator(share) for share in shares}
-    note = f"of the time of {of.pop()}" if len(of) == 1 else "the whole differs by profile"
+    note = (
+        f"of the time of {of.pop()}" if len(of) == 1 else "the denominator differs between profiles"
+    )
     if len(shares) == 1:
         return Fact(label, percent_words(shares[0]), note, "Share of GPU time",
                     query(report.header.run, origin("share")))  # fmt: skip
-    return Fact(label, range_words(shares), f"{note}; least and most of {len(shares)} profiles",
+    return Fact(label, range_words(shares), f"{note}; lowest and highest of {len(shares)} profiles",
                 "Share of GPU time", query(report.header.run, origin("share")))  # fmt: skip
 
 
 def _worst(report: Report) -> Iterable[Fact]:
-    """The class with most of the time, and the one with most to win where it is another."""
+    """The class with most of the time, and the one with the largest saving where it is another."""
     judged, run = report.judgement.classes, report.header.run
     top = max((r for r in judged if r.time_share), key=lambda r: r.time_share or 0.0, default=None)
     won = [r for r in judged if r.efficiency is not None and r.recoverable_ns]
@@ -130,8 +144,8 @@ def _worst(report: Report) -> Iterable[Fact]:
                    query(run, origin("classes", class_id=most.class_id)))  # fmt: skip
     if worst is not None and (top is None or worst.class_id != top.class_id):
         yield Fact(
-            "Most to win" if won else "Farthest from reachable", _class_words(worst),
-            _reached(worst).removeprefix(", "), "Efficiency and gain",
+            "Largest possible saving" if won else "Furthest below reachable speed",
+            _class_words(worst), _reached(worst).removeprefix(", "), "Efficiency and gain",
             query(run, origin("classes", class_id=worst.class_id)) if report.header.calls else "",
         )  # fmt: skip
 
@@ -153,39 +167,43 @@ def _reached(row: JudgedClass) -> str:
     if row.efficiency is None:
         return ""
     if row.efficiency >= 1:
-        return ", transfers at the reachable ceiling"
+        return ", transfers at reachable speed"
     rates = (
         f" ({figure(row.busbw_gbps, 4)} of {figure(row.roof.busbw_gbps, 4)} GB/s)"
         if row.busbw_gbps and row.roof else ""
     )  # fmt: skip
-    return f", transfers at {100 * row.efficiency:.0f} % of reachable{rates}"
+    return f", transfers at {100 * row.efficiency:.0f} % of reachable speed{rates}"
 
 
 def _late(report: Report) -> Fact:
-    """The rank that the others wait for; where no single one stands out, that is said."""
+    """The rank that other ranks wait for, or that no single one stands out."""
     label, ranks = "Who is late", report.timeline.ranks or report.timeline.logged
     known = [rank for rank in ranks if rank.late_of]
     if not known:
-        return Fact(label, "not known", "needs the traces, or RCCL's kernel trace, of all ranks")
+        return Fact(
+            label, "not known", "needs traces of all ranks, or RCCL's kernel trace of all ranks"
+        )
     late = [rank for rank in known if rank.straggler]
     most = max(late or known, key=lambda rank: rank.caused_wait_ns)
     value = f"rank {most.rank}" if late else "no single rank" if most.late_last else "no rank"
-    others = "the other" if len(ranks) == 2 else "the others"
+    others = "the other rank" if len(ranks) == 2 else "the other ranks"
     words = (
-        f"last in {most.late_last} of {late_calls(most)}; {in_time(ranks)}, "
-        f"{others} would wait {figure(most.caused_wait_ns / 1e6)} ms less"
+        f"last in {most.late_last} of {late_calls(most)}; {in_time(ranks)}, {others} would "
+        f"wait {figure(most.caused_wait_ns / 1e6)} ms less"
     )
     if not most.late_last:
-        words = "none comes last beyond the error of the clocks"
+        words = "no rank arrives last by more than the clock error"
     elif not late and (stop := one_stop(ranks)) is not None:
         value = f"rank {stop.rank}, once"
-        words = f"{figure(stop.late_max_ns / 1e6)} ms late to one call, which is most lateness"
+        words = (
+            f"{figure(stop.late_max_ns / 1e6)} ms late to one call, which is most of all lateness"
+        )
     elif not late and (alone := most_of_lateness(ranks)) is not None:
         value = f"rank {alone.rank}, perhaps"
     elif not late:
         words = f"most often rank {most.rank}: {words}"
     elif not matters(most, ranks):
-        words += ", which is little"
+        words += ", a small cost"
     if report.timeline.traced is not None:
         words += f"; {traced_ranks(report.timeline, len(ranks))} {have(len(ranks))} a trace"
     view = "rank_times" if report.timeline.ranks else "rank_waits"

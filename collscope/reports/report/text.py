@@ -77,7 +77,7 @@ def _first(report: Report) -> tuple[Section, ...]:
 
 
 def measured_only(report: Report) -> bool:
-    """Whether measurements are all that the run tells about time."""
+    """Whether measurements are the run's only times."""
     return bool(report.judgement.reached) and not report.header.calls and not report.shares
 
 
@@ -95,20 +95,23 @@ def _answer(report: Report) -> Iterable[str]:
     yield from timeline_sentences(report.timeline)
     yield from gain_sentences(report)
     if no_sizes(report):
-        yield f"No gain is told: {NO_SIZES}. To know them: {tell_sizes(report)}."
+        yield f"Gain not known: {NO_SIZES}. To get it: {tell_sizes(report)}."
     if header.communicators or header.calls:
         yield _size(header, at_least=counts_are_lower_bounds(report))
         yield from calls_missing_sentence(report)
     if measured_only(report):
-        yield "No calls and no profile in this run: no share of GPU time, and no gain of a job."
+        yield (
+            "This run has no calls and no profile, so neither the share of GPU time nor the gain "
+            "of a job is known."
+        )
     elif not header.calls:
-        yield "No calls: no log with COLL lines in this run (collscope ingest log PATH)."
+        yield "No calls: the run has no log with COLL lines (collscope ingest log PATH)."
     if report.classes and report.classes[0].op is not Op.UNKNOWN:
         yield f"Largest class: {_most(report.classes[0])}."
     if any(row.split_ns for row in report.classes) or (
         report.classes and all(row.kernel_ns for row in report.classes)
     ):
-        yield "Classes are ordered by kernel time where it is known, the others by bytes."
+        yield "Classes are ordered by kernel time where it is known, then by bytes."
 
 
 def no_sizes(report: Report) -> bool:
@@ -126,8 +129,8 @@ def _share_answer(report: Report) -> Iterable[str]:
     whole = "busy GPU time" if idles else "GPU time"
     if idles:
         yield (
-            f"The GPU idles {idle:.1f} % of the traced time: the job is bound by neither "
-            "communication nor computation, but by what keeps the GPU waiting for work."
+            f"The GPU idles {idle:.1f} % of the traced time. Neither communication nor "
+            "computation bounds the job: the GPU waits for work."
         )
     if not shares and unknown_times(report.timeline.withheld) is not None:
         return
@@ -135,7 +138,7 @@ def _share_answer(report: Report) -> Iterable[str]:
         profiled = any(source.kind == "profile" for source in report.coverage.sources)
         why = "no row of the profile has a usable time" if profiled else "no profile"
         if any(row.code in TIMES_UNKNOWN for row in report.coverage.diagnostics):
-            why = "times of the profile contradict each other: see Findings"
+            why = "times in the profile contradict each other: see Findings"
         if report.recorded_share is not None:
             yield from recorded_sentences(report.recorded_share)
             return
@@ -159,7 +162,7 @@ def _bound_is_unsure(report: Report) -> bool:
 
 
 def _together(shares: Sequence[Share], whole: str, unsure: bool) -> str:
-    """One sentence over the ranks of a job; what it is bound by is told if all ranks agree."""
+    """One sentence over the ranks of a job; the bound is named if all ranks agree."""
     bounds = {None if unsure else bound_by(share) for share in shares}
     bound = bounds.pop() if len(bounds) == 1 else None
     return f"{_collectives(bound)} take {_range(shares, whole)}."
@@ -172,7 +175,7 @@ def _collectives(bound: Bound | None) -> str:
 def _range(shares: Sequence[Share], whole: str) -> str:
     """Smallest and largest of several shares, with the denominator that they have in common."""
     denominators = {denominator(share) for share in shares}
-    sentence = "; each with its denominator under Share of GPU time"
+    sentence = "; each has its denominator under Share of GPU time"
     if len(denominators) == 1:
         sentence = f" (denominator: {denominators.pop()})"
     return f"{range_words(shares)} of {whole}{sentence}"
@@ -202,11 +205,11 @@ def _size(header: Header, *, at_least: bool) -> str:
 
 
 def _most(row: ClassRow) -> str:
-    # of which whole the first class is the largest part: time where it is known, else bytes
+    # the first class is the largest part of this: time where it is known, else bytes
     part = ""
     if row.kernel_ns:
-        seen = f", of {row.seen_calls} of them" * ((row.seen_calls or row.calls) < row.calls)
-        part = f", {format_time(row.kernel_ns)} in the kernels that were seen{seen}"
+        seen = f" in {row.seen_calls} timed calls" * ((row.seen_calls or row.calls) < row.calls)
+        part = f", {format_time(row.kernel_ns)} of kernel time{seen}"
     elif row.share_of_bytes is not None:
         part = f", {100 * row.share_of_bytes:.1f} % of the run's bytes"
     return f"{class_words(row)}, {count(row.calls, 'call')}{part}"
@@ -214,7 +217,7 @@ def _most(row: ClassRow) -> str:
 
 def _findings(findings: Sequence[Finding]) -> Iterable[str | Item]:
     if not findings:
-        yield "No rule found anything."
+        yield "No finding."
     for finding in findings:
         evidence = (_evidence(line) for line in finding.evidence)
         yield Item(

@@ -1,4 +1,4 @@
-"""Share: how much of the GPU time the collectives take, and of which GPU time."""
+"""Share: how much GPU time the collectives take, and the denominator."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _one_per_process(
 
 
 def _copies_alone(profile: _Profile) -> bool:
-    """Whether a profile has copies only: it tells nothing about the share of collectives."""
+    """Whether a profile has copies only: it shows nothing about the share of collectives."""
     return not (profile.kernel_ns or profile.collective_ns or _partial(profile))
 
 
@@ -299,7 +299,7 @@ def _family(name: str, kernels: Sequence[KernelShare]) -> FamilyShare:
 
 
 def bound_by(share: Share) -> Bound | None:
-    """What a profile's GPU time says the job is bound by; None where it does not tell.
+    """What bounds the job, by a profile's GPU time; None where it does not show.
 
     Of an excerpt, what is not shown may be collectives, or not: both ends must agree.
     """

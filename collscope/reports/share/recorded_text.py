@@ -16,8 +16,9 @@ def recorded_sentences(share: RecordedShare) -> Iterable[str]:
     """Part of the wall time, what it rests on, and what it leaves out."""
     yield (
         f"Collectives run for {percent_of_wall(share)} of the wall time "
-        f"({count(share.ranks, 'rank')}, {share.wall_ns / 1e9:.3g} s each), by the GPU times of "
-        f"{share.timed_calls} of {count(share.calls, 'recorded call')}."
+        f"({count(share.ranks, 'rank')}, {share.wall_ns / 1e9:.3g} s each), "
+        f"by the GPU times of {share.timed_calls} of "
+        f"{count(share.calls, 'recorded call')}."
     )
 
 
@@ -25,7 +26,7 @@ def percent_of_wall(share: RecordedShare) -> str:
     """The share with what it is: exact, an estimate, or a lower bound."""
     if share.timed_calls + share.untimed_calls >= share.calls and share.percent is not None:
         return f"{'at least ' * bool(share.untimed_calls)}{share.percent:.1f} %"
-    estimate = "" if share.percent is None else f", {share.percent:.1f} % by estimate,"
+    estimate = "" if share.percent is None else f", {share.percent:.1f} % estimated,"
     return f"at least {share.least_percent:.1f} %{estimate}"
 
 
@@ -68,10 +69,11 @@ def recorded_tables(share: RecordedShare) -> Iterable[str | Table]:
         more = count(len(share.classes) - len(shown), "more class", "more classes")
         yield f"{more} not shown (view recorded_windows)."
     yield (
-        "Of the time from the first recorded call to the last one, without the warm-up. Calls "
-        "without a GPU time count with the mean of the timed ones of their class and communicator "
-        "(at least: with the shortest). One that waited longer than all timed ones makes the truth "
-        "larger. Calls that run at the same time all count. What else the GPU did is not recorded."
+        "The wall time is from the first recorded call to the last, without the warm-up. "
+        "Calls without a GPU time count with the mean of the timed calls of their class and "
+        "communicator (at least: with the shortest). A call that waited longer than all "
+        "timed calls makes the true share larger. Calls that overlap all count. Other GPU "
+        "work is not recorded."
     )
     if share.callback_percent is not None:
         yield (

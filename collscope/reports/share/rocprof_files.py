@@ -1,6 +1,6 @@
 """The files that rocprofv3 writes of one process, told by their names.
 
-Kernels and copies are files of their own; with --stats, totals stand beside the traces.
+Kernels and copies are files of their own; with --stats, totals are in files next to the traces.
 """
 
 from __future__ import annotations

@@ -49,17 +49,19 @@ def share_section(report: Report) -> Iterable[str | Table]:
     if len(shares) > MOST_PROFILES:
         yield _shares_table(shares)
         largest = max(traced_shares(report) or shares, key=lambda share: share.percent or 0.0)
-        yield f"Below are the kernels of {largest.source}, the profile with the largest share."
+        yield (
+            f"The tables show the kernels of {largest.source}, the profile with the largest share."
+        )
         shares = (largest,)
     for share in shares:
         yield f"{share.source} ({share.dialect}): {share_sentence(share)}."
         if share.partial:
             yield (
-                f"The table is an excerpt ({share.reported_coverage:.2f} % of its total), so its"
-                " printed percentages are used."
+                f"The table is an excerpt ({share.reported_coverage:.2f} % of its total), so "
+                "the printed percentages are used."
             )
         elif share.share_of_kernels is not None and share.kernel_ns != share.busy_ns:
-            yield f"Of kernels alone, without copies: {100 * share.share_of_kernels:.2f} %."
+            yield f"Of kernels only, without copies: {100 * share.share_of_kernels:.2f} %."
         if share.kernels:
             yield _family_table(share)
             yield _kernel_table(share)
@@ -68,9 +70,8 @@ def share_section(report: Report) -> Iterable[str | Table]:
             yield f"{more} not shown."
         for unclassified in share.unclassified:
             yield (
-                f"Not counted, because the name has 'ccl' but is not a known collective:"
-                f" {unclassified.name} "
-                f"({count(unclassified.calls, 'call')})."
+                "Not counted, because the name contains 'ccl' but is not a known collective: "
+                f"{unclassified.name} ({count(unclassified.calls, 'call')})."
             )
 
 

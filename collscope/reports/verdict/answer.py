@@ -21,7 +21,8 @@ from collscope.units import require_step_like
 if TYPE_CHECKING:
     from collscope.model import CollectiveClass
     from collscope.reports.waiting.traced_run import TracedRun
-    from collscope.timeline.step_causes.records import Cause
+    from collscope.timeline.recorded_job import RecordedJob
+    from collscope.timeline.step_causes.records import Cause, Diagnosis
 
 _TRACES = "SELECT COUNT(*) FROM traces WHERE run = ? AND used"
 _TIMED = "SELECT 1 FROM recorded_windows WHERE run = ?"
@@ -73,7 +74,7 @@ class StepSummary(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """The causes of a run's long steps.
 
-    unknown  why nothing can be said: no_traces, no_compute, no_steps, contradiction,
+    unknown  why there is no verdict: no_traces, no_compute, no_steps, contradiction,
              idle_while_queued; None: it can
     """
 
@@ -96,26 +97,18 @@ def find_answer(
     system      whose reachable ceilings the calls are held against; None: that of the traced GPUs
     raises      UsageError when `step_ms` cannot be the recorded step's
     """
-    # SQLite gives the name as UTF-8, whatever this system's encoding of names is.
-    (name, *_) = (row[2] for row in connection.execute("PRAGMA database_list"))
-    db = Path(os.fsdecode(name.encode()))
+    db = _path(connection)
     step = StepSummary(None, step_ms, 0, 0, None, False, None, None, _look(db, run))
     if not connection.execute(_TRACES, (run,)).fetchone()[0]:
         timed = connection.execute(_TIMED, (run,)).fetchone()
         return Answer(step, unknown="no_compute" if timed else "no_traces")
     # numpy: a run without traces is answered without it.
-    from collscope.reports.waiting.traced_run import read_facts, read_traced_run  # noqa: PLC0415
     from collscope.timeline.step_bounds import recorded_bounds  # noqa: PLC0415
-    from collscope.timeline.step_causes.diagnose import diagnose  # noqa: PLC0415
 
     try:
-        traced = read_traced_run(connection, db, run)
+        found, recorded = read_diagnosis(connection, run, step_ms=step_ms, system=system)
     except InputError:
         return Answer(step, unknown="contradiction")
-    reachable = _reachable(connection, run, traced, system)
-    facts = replace(read_facts(connection, run), reachable=reachable)
-    given = None if step_ms is None else step_ms * 1e6
-    found, recorded = diagnose(traced.timeline, facts, steps=traced.steps, step_ns=given)
     rows = recorded.rows
     step = replace(
         step, ranks=len(rows.ranks), world=rows.world_size, cpu_activities=recorded.full,
@@ -134,6 +127,29 @@ def find_answer(
     if not found.causes and connection.execute(_QUEUED, (run,)).fetchone():
         return Answer(step, unknown="idle_while_queued")
     return Answer(replace(step, recorded_ms=found.step_ns / 1e6), found.causes)
+
+
+def read_diagnosis(
+    connection: sqlite3.Connection, run: str, *, step_ms: float | None, system: str | None = None
+) -> tuple[Diagnosis, RecordedJob]:
+    """The causes of a traced run with their places, and the job.
+
+    raises  InputError when the run has no traces, or these contradict themselves
+    """
+    from collscope.reports.waiting.traced_run import read_facts, read_traced_run  # noqa: PLC0415
+    from collscope.timeline.step_causes.diagnose import diagnose  # noqa: PLC0415
+
+    traced = read_traced_run(connection, _path(connection), run)
+    reachable = _reachable(connection, run, traced, system)
+    facts = replace(read_facts(connection, run), reachable=reachable)
+    given = None if step_ms is None else step_ms * 1e6
+    return diagnose(traced.timeline, facts, steps=traced.steps, step_ns=given)
+
+
+def _path(connection: sqlite3.Connection) -> Path:
+    """File of an open store; SQLite gives it as UTF-8, whatever this system's names are in."""
+    (name, *_) = (row[2] for row in connection.execute("PRAGMA database_list"))
+    return Path(os.fsdecode(name.encode()))
 
 
 def _reachable(

@@ -8,29 +8,30 @@ from collscope.reports.rendering.layout import Item, Section
 from collscope.reports.verdict.answer import Answer, MsPerStep, StepSummary, VerdictEntry
 from collscope.units import count
 
-_ONE_STEP = "Record at least three whole steps, and the traces of all ranks."
+_ONE_STEP = "Trace at least three whole steps on all ranks."
 _UNKNOWN = {
     "no_traces": (
-        "The run has no traces: how long calls and steps take is not recorded.",
-        "Trace all ranks with torch.profiler for at least three steps, then run collscope ingest "
-        "trace on the traces.",
+        "The run has no traces, so the time of calls and steps is not recorded.",
+        "Trace all ranks with torch.profiler for at least three steps, then run collscope "
+        "ingest trace on the traces.",
     ),
     "no_compute": (
-        "The recordings time collectives, not the steps: what a step costs, and why a rank is "
-        "late, is not recorded.",
+        "The recordings time collectives, not steps: the step time, and why a rank is late, "
+        "are not recorded.",
         "Trace all ranks with torch.profiler for at least three steps, then run collscope ingest "
         "trace on the traces.",
     ),
-    "no_steps": ("The traces hold no whole step that recurs.", _ONE_STEP),
+    "no_steps": ("No whole step recurs in the traces.", _ONE_STEP),
     "idle_while_queued": (
-        "A GPU runs nothing for long although its next kernel has been launched: rows are missing "
-        "or too short, or another process uses the GPU.",
-        "See with nvidia-smi who else uses the GPU; else trace the job again.",
+        "A GPU runs nothing for long although its next kernel has been launched: trace rows "
+        "are missing or too short, or another process uses the GPU.",
+        ("Check with nvidia-smi which other processes use the GPU. If there are none, trace "
+        "the job again."),
     ),
     "contradiction": ("The traces contradict themselves.", "Trace the job again."),
 }  # fmt: skip
 _BOUND = {
-    "host": "its hosts bound it", "compute": "compute bounds it",
+    "host": "the hosts bound it", "compute": "compute bounds it",
     "collective": "collectives bound it", "waiting": "waiting bounds it",
 }  # fmt: skip
 
@@ -66,7 +67,10 @@ def section(verdict: tuple[VerdictEntry, ...], step: StepSummary) -> Section:
     blocks: list[str | Item] = [f"{title(first).upper()}  {length}"]
     blocks += [
         Item(
-            f"{title(e)}: a step {_cost(e.ms_per_step)}, {e.certainty}. {e.evidence}",
+            (
+                f"{title(e)} ({e.certainty}): without it a step would be {_cost(e.ms_per_step)}. "
+                f"{e.evidence}"
+            ),
             (e.advice,),
         )
         for e in verdict
@@ -83,7 +87,7 @@ def brief(run: str, verdict: tuple[VerdictEntry, ...], step: StepSummary, fmt: s
 
 def _cost(cost: MsPerStep) -> str:
     value, low, high = (ms(part or 0.0) for part in (cost.value, cost.low, cost.high))
-    return f"{value} ms shorter without it ({low} to {high})"
+    return f"{value} ms shorter ({low} to {high})"
 
 
 def title(entry: VerdictEntry) -> str:
@@ -94,32 +98,36 @@ def title(entry: VerdictEntry) -> str:
 def _nothing(step: StepSummary) -> VerdictEntry:
     """No cause was found: of all ranks, or of those that were traced."""
     unseen = step.world is not None and step.world > step.ranks
-    noise = "two starts of one job differ by"
+    noise = "the difference between two starts of one job"
     if step.steps > 1:
-        noise = f"the {step.steps} whole steps differ by, and more than two starts of one job do"
-    advice = "Nothing to mend. The report says what faster collectives would give."
+        noise = (
+            f"the differences among the {step.steps} whole steps and between two starts of one job"
+        )
+    advice = "Nothing to fix. The report shows what faster collectives would save."
     if unseen:
         advice = (
-            "Trace all ranks: causes on the others, and which rank is late, are not known. The"
-            " report shows what faster collectives would give."
+            "Trace all ranks: causes on untraced ranks, and which rank is late, are not "
+            "known. The report shows what faster collectives would save."
         )
     return VerdictEntry(
         "none", "likely" if unseen or step.steps < 2 else "certain", (), "",
         MsPerStep(0.0, 0.0, 0.0),
-        f"No cause costs more than 1 % of the step, more than {noise}.",
+        f"No cause exceeds both 1 % of the step and {noise}.",
         advice,
     )  # fmt: skip
 
 
 def _bound(step: StepSummary) -> str:
     words = _BOUND.get(step.bound or "", "what bounds it is not known")
-    return words if step.bound_percent is None else f"{words} ({step.bound_percent:.0f} % of it)"
+    return (
+        words if step.bound_percent is None else f"{words} ({step.bound_percent:.0f} % of the step)"
+    )
 
 
 def _basis(step: StepSummary) -> str:
     of = f" of {step.world}" if step.world and step.world > step.ranks else ""
     activities = "CPU and CUDA activities" if step.cpu_activities else "CUDA activities"
-    without = "no step time without the profiler was given (--step-ms)"
+    without = "the step time without the profiler is not given (--step-ms)"
     if step.given_ms is not None:
         without = f"{ms(step.given_ms)} ms a step without the profiler, as given"
     steps = count(step.steps, "whole step")

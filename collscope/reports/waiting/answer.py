@@ -1,4 +1,4 @@
-"""What the traces and recordings of a run tell, out of the store's views."""
+"""What the traces and recordings of a run show, from the store's views."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class ClassTimeRow(msgspec.Struct, frozen=True):
 class DisagreementRow(msgspec.Struct, frozen=True):
     """What ranks disagree on, by their recordings or traces."""
 
-    origin: Annotated[str, ("recording", "trace")]  # what tells it: recordings of calls, or traces
+    origin: Annotated[str, ("recording", "trace")]  # its source: recordings of calls, or traces
     # stopped, missing, different, open, unmatched, different_size
     kind: Annotated[str, ("stopped", "missing", "different", "open", "unmatched", "different_size")]
     message: str  # one sentence
@@ -149,7 +149,7 @@ class ProgressRow(msgspec.Struct, frozen=True):
     """How far one rank got in one group."""
 
     group_name: str  # process group or communicator as recorded
-    rank: int  # world rank where the group's ranks are told, else rank in the group
+    rank: int  # world rank where the group's ranks are known, else rank in the group
     last_called: int | None  # last collective called
     last_completed: int | None  # last known to be completed
     first_missing: int | None  # first that another rank called and this one did not
@@ -184,7 +184,7 @@ class PlaceRow(msgspec.Struct, frozen=True):
     calls: int
     transfer_ns: int
     wait_ns: int
-    late_last: int  # calls that one of them came last to
+    late_last: int  # calls that one of them arrived last at
     caused_wait_ns: int  # of other ranks
     busbw_gbps: float | None  # mean of their calls, weighted by time; None: sizes not known
 
@@ -202,7 +202,7 @@ class StepRow(msgspec.Struct, frozen=True):
 
 
 class TimelineReport(msgspec.Struct, frozen=True):
-    """Everything traces and recordings tell; empty where the run has none."""
+    """Everything from traces and recordings; empty where the run has none."""
 
     ranks: tuple[RankRow, ...]
     clocks: tuple[ClockRow, ...]
@@ -211,8 +211,8 @@ class TimelineReport(msgspec.Struct, frozen=True):
     progress: tuple[ProgressRow, ...]
     groups: tuple[GroupRow, ...] = ()  # most kernel time first; empty where no group has a name
     causes: tuple[LateCause, ...] = ()  # one for each straggler
-    traced: TracedRanks | None = None  # None: all ranks, or nothing tells how many there are
-    untold_world: bool = False  # nothing tells how many: a rank without a trace may be the last
+    traced: TracedRanks | None = None  # None: all ranks, or their number is not known
+    untold_world: bool = False  # their number is not known: a rank without a trace may be the last
     logged: tuple[RankWaits, ...] = ()  # by `logged_by`, where there is no trace
     # the kernel trace of RCCL's logs, or GPU times of a recorder; None: neither
     logged_by: Annotated[str | None, ("kernel_log", "recording", None)] = None
@@ -234,7 +234,7 @@ class TimelineReport(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls: type[_Kind], connection: sqlite3.Connection, run: str) -> _Kind:
-        """What the traces and recordings of a run tell."""
+        """What the traces and recordings of a run show."""
         ranks = read_ranks(connection, run)
         steps = tuple(StepRow(*row) for row in connection.execute(_STEPS, (run,)))
         warm_up, longest = connection.execute(_WARM_UP, (run,)).fetchone() if ranks else (0, 0)

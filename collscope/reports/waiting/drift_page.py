@@ -71,9 +71,9 @@ def drift_figure(report: Report, connection: sqlite3.Connection) -> Figure | Non
     classes = count(len(rows), "class", "classes")
     return Figure(
         "Bandwidth over the run",
-        f"Recorded calls of the classes with the most transfer time, at most {_MOST_POINTS} points"
-        f" a class: medians of neighbouring calls. {changed} of {classes}"
-        f" change by {100 * MIN_CHANGE:.0f} % or more; the table has their levels.",
+        f"Recorded calls of the classes with the most transfer time, at most {_MOST_POINTS} "
+        f"points a class: medians of neighbouring calls. {changed} of {classes} change by "
+        f"{100 * MIN_CHANGE:.0f} % or more; the table has their levels.",
         make,
         found,
         {},

@@ -24,48 +24,52 @@ _MOST = 5
 
 # What to do about a late rank, by its cause.
 _LATE_ADVICE = {
-    "host": "Look at this rank's host: its processor, what it does between launches, its input "
-    "pipeline (the trace does not tell these apart). Fewer launches, or CUDA graphs, help.",
+    "host": "Check this rank's host: its processor, what it does between launches, its input "
+    "pipeline. The trace cannot separate these. Fewer launches, or CUDA graphs, help.",
     "idle": "Profile with the host's calls (torch.profiler with ProfilerActivity.CPU) to see what "
     "the GPU waits for: launches, input, or other work.",
-    "more": "Give this rank less work, or the others more: balance batch, sequence or layers.",
+    "more": "Give this rank less work, or the other ranks more: balance batch, sequence or layers.",
     "slower": "Check this GPU: clocks, temperature, power limit, other processes on it.",
-    "inherited": "Look at the rank that is the first cause.",
-    "untraced": "Trace this rank and another (torch.profiler, rocprofv3): compare what each does"
-    " before it arrives.",
-    "unknown": "Compare this rank's timeline with another's: collscope export perfetto"
-    " -o trace.json.gz.",
+    "inherited": "Check the rank that is the first cause.",
+    "untraced": "Trace this rank and another (torch.profiler, rocprofv3), and compare what "
+    "each does before it arrives.",
+    "unknown": (
+        "Compare this rank's timeline with another's: collscope export perfetto -o trace.json.gz."
+    ),
 }
 
 # What it costs: docs/validation.md, "Cost of the profiler".
 _PROFILER = (
-    " The traces show CPU activities, and recording these slows the host: the profiler itself may"
-    " be the cause."
+    " The traces have CPU activities. Recording these slows the host: the profiler itself "
+    "may be the cause."
 )
 
 # Per kind of disagreement: severity, title, advice.
 _KINDS = {
     "stopped": (
         "problem",
-        "ranks stopped: they lack collectives that others called",
-        "Look at what these ranks did instead: their log, their stack, an exception, the GPU.",
+        "ranks stopped: they lack collectives that other ranks called",
+        "Check what these ranks did instead: their log, their stack, an exception, the GPU.",
     ),
     "open": (
         "problem",
-        "collectives called and not completed",
-        "Find the rank that did not call it, or whose transfer hangs; the views progress and "
-        "disagreements have every group.",
+        "collectives called but not completed",
+        "Find the rank that did not make the call, or whose transfer hangs. The views "
+        "progress and disagreements list every group.",
     ),
     "missing": (
         "warning",
-        "collectives that a rank lacks",
-        "Either its recording lost them, or the rank took another branch: compare the program "
-        "there. All other calls were matched.",
+        "collectives missing on a rank",
+        "Either the recording lost them, or the rank took another branch: compare the "
+        "program there. All other calls were matched.",
     ),
     "different": (
         "problem",
         "ranks call different operations or sizes at the same place",
-        "The ranks disagree on the program's order or shapes: results are wrong, or the job hangs.",
+        (
+            "The ranks disagree on the program's order or shapes: results are wrong, or the job "
+            "hangs."
+        ),
     ),
     "unmatched": (
         "warning",
@@ -84,7 +88,7 @@ _OF_A_HANG = {"stopped", "open"}
 
 
 def late_node(report: Report) -> Iterable[Finding]:
-    """A node whose ranks come last in turns; none of them is late enough to be named alone."""
+    """A node whose ranks arrive last in turns; none of them is late enough to be named alone."""
     said = report.timeline
     nodes = [place for place in said.places if place.kind == "node"]
     every = sum(node.caused_wait_ns for node in nodes)
@@ -103,14 +107,14 @@ def late_node(report: Report) -> Iterable[Finding]:
             yield Finding(
                 severity="warning",
                 code="late_node",
-                title=f"node {node.place} is late: the others wait",
-                detail=f"One of its {count(len(node.ranks), 'rank')} comes last in "
-                f"{count(node.late_last, 'call')}; the others wait "
+                title=f"node {node.place} is late: the other nodes wait",
+                detail=f"One of its {count(len(node.ranks), 'rank')} arrives last in "
+                f"{count(node.late_last, 'call')}; the other ranks wait "
                 f"{node.caused_wait_ns / 1e6:.4g} ms for that, "
                 f"{100 * node.caused_wait_ns / every:.0f} % of all such waiting. Ranks "
                 f"{', '.join(str(rank.rank) for rank in late)} take turns.",
-                advice="Look at what these ranks share: the host's processors, memory and input, "
-                "its clocks and power, its NICs. Tuning collectives does not shorten this wait.",
+                advice="Check what these ranks share: the host's processors, memory and input, its "
+                "clocks and power, its NICs. Tuning collectives does not shorten this wait.",
             )
 
 
@@ -123,15 +127,15 @@ def stragglers(report: Report) -> Iterable[Finding]:
         (
             "warning",
             [rank for rank in named if matters(rank, ranks)],
-            "late: the others wait",
+            "late: other ranks wait",
             None,
         ),
         (
             "note",
             [rank for rank in named if not matters(rank, ranks)],
-            "last most often, but by little",
-            "Nothing to do: the others lose less than 1 % of their time, or less than 20 us a"
-            " call.",
+            "last most often, but at little cost",
+            "Nothing to do: the other ranks lose less than 1 % of their time, or less than "
+            "20 us a call.",
         ),
     ):
         if late:
@@ -215,7 +219,7 @@ def slower_in_run(report: Report) -> Iterable[Finding]:
         code="slower_in_run",
         title=f"{count(len(slower), 'class', 'classes')} became slower during the run",
         detail="; ".join([*rows[:_MOST], *([f"{more} more"] if more > 0 else [])]) + ".",
-        advice="Compare the GPUs' clocks, temperatures and link errors, and what else used the "
+        advice="Compare GPU clocks, temperatures and link errors, and other traffic on the "
         "network, before and after that call.",
     )
 

@@ -19,7 +19,7 @@ from collscope.units import are, count, have, us_or_ms
 
 _LOGGED_BY = {"kernel_log": "RCCL's kernel trace", "recording": "the recordings"}
 _LITTLE = 0.0005  # of the collectives' time, less than the printed digits show
-_ALIKE = 0.99  # steps of ranks that differ by less are told once
+_ALIKE = 0.99  # steps of ranks that differ by less are shown once
 
 
 def timeline_sentences(said: TimelineReport) -> Iterable[str]:
@@ -49,17 +49,18 @@ def share_of_time_sentence(said: TimelineReport) -> Iterable[str]:
         exposed, hidden, idle = parts
         left_out = ", after the warm-up" * any(row.warm_up for row in said.classes)
         yield (
-            f"Of the traced time ({traced_ranks(said, len(said.ranks))}{left_out}) collectives "
-            f"take {exposed + hidden:.1f} %: {exposed:.1f} % exposed and {hidden:.1f} % beside "
-            f"compute kernels; the GPU idles {idle:.1f} %."
+            f"Of the traced time ({traced_ranks(said, len(said.ranks))}{left_out}), "
+            f"collectives take {exposed + hidden:.1f} %: {exposed:.1f} % exposed and "
+            f"{hidden:.1f} % hidden by compute. The GPU idles {idle:.1f} %."
         )
         if said.kernels_lost:
             yield (
-                f"These shares are not sure: the traces lack {count(said.kernels_lost, 'kernel')} "
-                "that they show being launched, so the GPU idles less and computes more."
+                "These shares are uncertain: the traces show launches of "
+                f"{count(said.kernels_lost, 'kernel')} that they do not hold. The GPU idles "
+                "less and computes more than shown."
             )
         if said.queued:
-            yield f"These shares are not sure: {said.queued}."
+            yield f"These shares are uncertain: {said.queued}."
 
 
 def withheld_sentences(said: TimelineReport) -> Iterable[str]:
@@ -67,8 +68,8 @@ def withheld_sentences(said: TimelineReport) -> Iterable[str]:
     reason = unknown_times(said.withheld)
     if reason is not None:
         yield (
-            "Share, overlap, idle time, waiting and step time are not known: the traces contradict"
-            f" themselves. {reason.words}"
+            "Share, overlap, idle time, waiting and step time are not known: the traces "
+            f"contradict themselves. {reason.words}"
         )
     elif said.withheld:
         reason = said.withheld[0]
@@ -76,13 +77,13 @@ def withheld_sentences(said: TimelineReport) -> Iterable[str]:
 
 
 def cut_sentence(ranks: Sequence[int]) -> Iterable[str]:
-    """Whose trace lacks its end; steps are found in all traces together, so none is told."""
+    """Whose trace lacks its end; steps are found in all traces together, so no step is shown."""
     if ranks:
         several = "s" * (len(ranks) > 1)
         yield (
-            f"The trace{several} of rank{several} {compact_ranges(ranks)} {are(len(ranks))} cut: "
-            "figures are of the part before the cut, and the step time is not told. Copy the "
-            f"file{several} again, or trace again."
+            f"The trace{several} of rank{several} {compact_ranges(ranks)} {are(len(ranks))} "
+            "cut. Figures cover the part before the cut; the step time is not known. Copy "
+            f"the file{several} again, or trace again."
         )
 
 
@@ -90,9 +91,9 @@ def _step_sentence(steps: Sequence[StepRow], cost: str) -> Iterable[str]:
     """The step time, and that the profiler is in it."""
     if not steps:
         yield (
-            "No step recurs in the traces (layers that do are no steps), so the step time is not"
-            " known. Record several steps, with the profiler's step marks. If each trace holds N"
-            " steps, ingest them with --steps N."
+            "No step recurs in the traces (recurring layers are not steps), so the step time "
+            "is not known. Record several steps with the profiler's step marks. If each "
+            "trace holds N steps, ingest them with --steps N."
         )
         return
     longest = max(steps, key=lambda row: row.mean_ns)
@@ -100,8 +101,9 @@ def _step_sentence(steps: Sequence[StepRow], cost: str) -> Iterable[str]:
     ranks = f"; ranks from {least / 1e6:.2f}" * (least < _ALIKE * longest.mean_ns)
     yield (
         f"A step takes {longest.mean_ns / 1e6:.2f} ms with the profiler (mean of "
-        f"{count(longest.steps, 'step')} of rank {longest.rank}{ranks}), which slows the host. "
-        f"{cost} Time steps without the profiler, and give predict that time as --step-ms."
+        f"{count(longest.steps, 'step')} of rank {longest.rank}{ranks}). The profiler slows "
+        f"the host. {cost} Time steps without the profiler, and pass that time to predict as "
+        "--step-ms."
     )
 
 
@@ -112,16 +114,16 @@ def _cost(said: TimelineReport) -> str:
     """
     names = other_profilers(said.profilers)
     if names:
-        return f"What {' and '.join(names)} costs the host was not measured."
+        return f"The cost of {' and '.join(names)} on the host was not measured."
     if said.cpu_activities:
         return (
-            "The traces show CPU activities: with them loops of launches on H200 took 1.16 to "
-            "1.52 x as long as without the profiler, training jobs up to 1.64 x."
+            "The traces have CPU activities: recording them on H200, launch loops took 1.16 "
+            "to 1.52 x as long as without the profiler, training jobs up to 1.64 x."
         )
     return (
-        "The traces show no CPU activities: with those of the GPU alone, loops of "
-        "launches on H200 took 1.06 to 1.26 x as long as without the profiler, training jobs "
-        "up to 1.42 x."
+        "The traces have no CPU activities: recording GPU activities alone on H200, launch "
+        "loops took 1.06 to 1.26 x as long as without the profiler, training jobs up to 1.42 "
+        "x."
     )
 
 
@@ -133,8 +135,8 @@ def _split_sentence(said: TimelineReport, wait: int, transfer: int, unknown: int
             yield f"{_at_least(wait / whole)}. The rest {_if_whole(said)}"
         elif whole:
             yield (
-                f"Of the collectives' kernel time {100 * wait / whole:.1f} % is waiting for the "
-                "last rank, the rest transfer."
+                f"Waiting for the last rank is {100 * wait / whole:.1f} % of the kernel time "
+                "of collectives; the rest is transfer."
             )
         return
     lacking = sum(row.incomplete for row in said.classes)
@@ -153,25 +155,27 @@ def _split_sentence(said: TimelineReport, wait: int, transfer: int, unknown: int
         )
     elif wait + transfer:
         yield (
-            f"Of the collectives' kernel time {100 * wait / whole:.1f} % is waiting for the last "
-            f"rank, {100 * transfer / whole:.1f} % transfer; {100 * unknown / whole:.1f} % may "
-            f"be either{why}."
+            f"Waiting for the last rank is {100 * wait / whole:.1f} % of the kernel time of "
+            f"collectives, transfer {100 * transfer / whole:.1f} %; "
+            f"{100 * unknown / whole:.1f} % may be either{why}."
         )
     elif why:
-        yield f"How much of the collectives' kernel time is waiting is not known{why}."
+        yield f"How much of the kernel time of collectives is waiting is not known{why}."
 
 
 def _at_least(wait: float) -> str:
     return (
-        f"Of the collectives' kernel time at least {100 * wait:.1f} % is waiting for the last rank"
+        f"Waiting for the last rank is at least {100 * wait:.1f} % of the kernel time of "
+        "collectives"
     )
 
 
 def _if_whole(said: TimelineReport) -> str:
-    """On what condition the rest is transfer where no trace tells how many ranks there are."""
+    """On what condition the rest is transfer where no trace shows how many ranks there are."""
     return (
-        f"is transfer only if the job has no more than the {count(len(said.ranks), 'traced rank')}"
-        ": the traces do not tell its number of ranks."
+        "is transfer only if the job has no more than the "
+        f"{count(len(said.ranks), 'traced rank')}: the traces do not show its number of "
+        "ranks."
     )
 
 
@@ -181,8 +185,8 @@ def _warm_up_sentence(said: TimelineReport) -> Iterable[str]:
         several = said.warm_up_calls > 1
         calls = f"{said.warm_up_calls} first calls, up to" if several else "the first call,"
         yield (
-            f"Left out as warm-up: {calls} {us_or_ms(said.warm_up_longest_ns)}. If the job had "
-            "run for a while, that may be waiting for a late rank."
+            f"Excluded as warm-up: {calls} {us_or_ms(said.warm_up_longest_ns)}. If the job "
+            "was already running, this time may be waiting for a late rank."
         )
 
 
@@ -193,7 +197,7 @@ def _group_sentence(groups: Sequence[GroupRow]) -> Iterable[str]:
             f"{group.name or 'without a name'} {100 * group.kernel_ns / max(whole, 1):.1f} %"
             for group in groups
         )
-        yield f"Of the collectives' kernel time by process group: {', '.join(parts)}."
+        yield f"Kernel time of collectives by process group: {', '.join(parts)}."
 
 
 def _logged_sentences(said: TimelineReport) -> Iterable[str]:
@@ -206,8 +210,8 @@ def _logged_sentences(said: TimelineReport) -> Iterable[str]:
     if unknown < whole:
         left = f"; {100 * unknown / whole:.1f} % may be either"
         yield (
-            f"Of the kernel time of collectives ({count(len(ranks), 'rank')}, by {source}) "
-            f"{100 * wait / whole:.1f} % is waiting for the last rank"
+            f"Waiting for the last rank ({count(len(ranks), 'rank')}, by {source}) is "
+            f"{100 * wait / whole:.1f} % of the kernel time of collectives"
             f"{left * (unknown > _LITTLE * whole)}."
         )
     yield from (

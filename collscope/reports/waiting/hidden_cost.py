@@ -45,7 +45,7 @@ class BesideRow(msgspec.Struct, frozen=True):
     op: str
     size_bytes: int
     nranks: int | None
-    hidden_ns: float  # of its kernels beside compute kernels, mean over the ranks that have some
+    hidden_ns: float  # of its kernels hidden by compute, mean over the ranks that have some
     relative_compute: float  # measured: performance beside such calls over that alone
     measured_size_bytes: int
     compute: str  # what was measured beside the calls: gemm, kernel

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from collscope.reports.tolerances import MIN_CAUSE_SHARE, MIN_CAUSE_TO_NEXT, MIN_LAUNCHED_ROWS
 from collscope.reports.waiting.ranks import RankRow
 
-# Of the last `span` ns of a rank: when they begin, how many rows there are and how many tell their
+# Of the last `span` ns of a rank: when they begin, how many rows there are and how many have their
 # launch; how long the GPU idles before them, and how long of that they were not launched yet.
 _IDLE = """
 WITH own AS (
@@ -45,7 +45,7 @@ class LateCause(msgspec.Struct, frozen=True):
 
     rank: int
     cause: str  # host, idle, more, slower, inherited, unknown
-    idle_host_ns: int | None  # its GPU idles, and the next work is not launched; None: not told
+    idle_host_ns: int | None  # its GPU idles, and the next work is not launched; None: not known
     more_compute_ns: int  # of compute kernels that the others lack; below 0: it has fewer
     slower_compute_ns: int  # of the same kernels that last longer; below 0: shorter
     inherited_ns: int  # of its lateness: it waits itself, for ranks late in other groups
@@ -56,7 +56,7 @@ class LateCause(msgspec.Struct, frozen=True):
 class _Rank(msgspec.Struct, frozen=True):
     """What one rank's GPU did per collective call; times in ns."""
 
-    idle_host: float | None  # idle, and what ran next was not launched yet; None: not told
+    idle_host: float | None  # idle, and what ran next was not launched yet; None: not known
     idle: float
     kernels: _Kernels
     calls: int
@@ -85,7 +85,7 @@ def read_late_causes(
 def _read(connection: sqlite3.Connection, run: str, row: RankRow) -> _Rank:
     asked = {"run": run, "rank": row.rank, "span": row.span_ns}
     begin, rows, launched, idle, unlaunched = connection.execute(_IDLE, asked).fetchone()
-    if not rows:  # a trace that does not tell its rank
+    if not rows:  # a trace without its rank
         return _Rank(None, float(row.idle_ns), {}, row.calls)
     compute = connection.execute(_COMPUTE, (run, row.rank, begin))
     return _Rank(
@@ -128,7 +128,7 @@ def _cause(late: RankRow, found: Mapping[int, _Rank]) -> LateCause:
 
 
 def _compute(own: _Rank, others: Sequence[_Rank]) -> tuple[float, float]:
-    """Compute time beyond that of the others: of further kernels, and of slower equal ones."""
+    """Compute time beyond that of other ranks: of extra kernels, and of slower equal ones."""
     more = slower = 0.0
     for name in {name for rank in (own, *others) for name in rank.kernels}:
         mine, ns = own.kernels.get(name, (0, 0))

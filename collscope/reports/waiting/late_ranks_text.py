@@ -19,8 +19,8 @@ from collscope.timeline.tolerances import STRAGGLER_SHARE
 from collscope.units import count, us_or_ms
 
 NO_CAUSE = {
-    "kernel_log": "Why is not known: a kernel trace shows collectives only.",
-    "recording": "Why is not known: a recording shows collectives only.",
+    "kernel_log": "The reason is not known: a kernel trace records only collectives.",
+    "recording": "The reason is not known: a recording holds only collectives.",
 }  # by `TimelineReport.logged_by`
 
 
@@ -36,11 +36,11 @@ def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
     The others wait for other ranks too: how much less they would is what it alone costs them.
     """
     waited = sum(other.wait_ns for other in ranks if other.rank != rank.rank)
-    others = "The other waits" if len(ranks) == 2 else "The others wait"
+    others = "The other rank waits" if len(ranks) == 2 else "The other ranks wait"
     return (
-        f"Rank {rank.rank} comes last in {rank.late_last} of {late_calls(rank)}, "
-        f"in {rank.late_behind} of them by {us_or_ms(rank.late_typical_ns / 2)} or more, and has "
-        f"{100 * rank.late_share:.0f} % of all lateness. {others} "
+        f"Rank {rank.rank} arrives last in {rank.late_last} of {late_calls(rank)}. In "
+        f"{rank.late_behind} of them it is late by {us_or_ms(rank.late_typical_ns / 2)} or "
+        f"more; it has {100 * rank.late_share:.0f} % of all lateness. {others} "
         f"{us_or_ms(waited)} in total; {in_time(ranks)}, "
         f"{'it' if len(ranks) == 2 else 'they'} would wait {us_or_ms(rank.caused_wait_ns)} less."
     )
@@ -48,13 +48,13 @@ def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
 
 def late_calls(rank: RankWaits) -> str:
     """The calls that a rank could be late to: in others no rank waits, or one was not seen."""
-    which = " that synchronise and were seen on every rank" * (rank.late_of < rank.calls)
+    which = " that synchronise and were recorded on every rank" * (rank.late_of < rank.calls)
     return f"{count(rank.late_of, 'call')}{which}"
 
 
 def in_time(ranks: Sequence[RankWaits]) -> str:
-    """When a late rank is taken to come instead."""
-    return "if both came together" if len(ranks) == 2 else "if it came with the second last"
+    """When we assume that a late rank arrives instead."""
+    return "if both arrived together" if len(ranks) == 2 else "if it arrived with the second last"
 
 
 def one_stop(ranks: Sequence[RankWaits]) -> RankWaits | None:
@@ -86,17 +86,17 @@ def no_single_rank(ranks: Sequence[RankWaits]) -> Iterable[str]:
     stop = one_stop(ranks)
     if stop is not None:
         yield (
-            f"One stop: rank {stop.rank} came {us_or_ms(stop.late_max_ns)} late to one call, "
-            f"{100 * stop.late_max_ns / everything:.0f} % of all lateness. No rank is late to most "
-            "calls."
+            f"One stop: rank {stop.rank} arrived {us_or_ms(stop.late_max_ns)} late to one "
+            f"call, {100 * stop.late_max_ns / everything:.0f} % of all lateness. No rank is "
+            "late to most calls."
         )
         return
     alone = most_of_lateness(ranks)
     if alone is not None:
         yield (
-            f"Rank {alone.rank} has {100 * alone.late_total_ns / everything:.0f} % of all lateness,"
-            f" and comes last in {alone.late_last} of {late_calls(alone)}; whether it is late as a"
-            " rule they do not show."
+            f"Rank {alone.rank} has {100 * alone.late_total_ns / everything:.0f} % of all "
+            f"lateness and arrives last in {alone.late_last} of {late_calls(alone)}. These "
+            "calls do not show whether it is late as a rule."
         )
         return
     most = sorted(ranks, key=lambda rank: (-rank.late_total_ns, rank.rank))
@@ -109,7 +109,7 @@ def no_single_rank(ranks: Sequence[RankWaits]) -> Iterable[str]:
             f"{100 * late[named - 1] / everything:.0f} % of all lateness."
         )
     else:
-        yield "No single rank is late: which one comes last changes from call to call."
+        yield "No single rank is late: the rank that arrives last changes from call to call."
 
 
 def cause_of(rank: RankRow, said: TimelineReport) -> LateCause:
@@ -118,7 +118,7 @@ def cause_of(rank: RankRow, said: TimelineReport) -> LateCause:
 
 
 def cause_sentence(rank: RankRow, said: TimelineReport) -> str:
-    """Why a straggler is late, with the figures that tell it; first, who is late through it."""
+    """Why a straggler is late, with its figures; first, which ranks are late because of it."""
     return " ".join((*_heirs(cause_of(rank, said).heirs, said), _why(rank, said)))
 
 
@@ -127,50 +127,51 @@ def _heirs(heirs: Sequence[int], said: TimelineReport) -> Iterable[str]:
         share = sum(rank.late_share for rank in said.ranks if rank.rank in heirs)
         several = len(heirs) > 1
         yield (
-            f"Rank{'s' * several} {compact_ranges(heirs)} {'wait' if several else 'waits'} for it "
-            f"in another group, and so {'come' if several else 'comes'} late to the rest: "
-            f"{100 * share:.0f} % of all lateness."
+            f"Rank{'s' * several} {compact_ranges(heirs)} {'wait' if several else 'waits'} "
+            f"for it in another group, and so {'come' if several else 'comes'} late to the "
+            f"other calls: {100 * share:.0f} % of all lateness."
         )
 
 
 def _why(rank: RankRow, said: TimelineReport) -> str:
     cause = cause_of(rank, said)
     others = [other for other in said.ranks if other.rank != rank.rank]
+    other = "the other rank" if len(others) == 1 else "the other ranks"
     idles = (
-        f"Its GPU idles {us_or_ms(rank.idle_ns)}, "
-        f"the others' {_between([o.idle_ns for o in others])}"
+        f"Its GPU idles {us_or_ms(rank.idle_ns)}, that of {other} "
+        f"{_between([o.idle_ns for o in others])}"
     )
     computes = (
-        f"It computes {us_or_ms(rank.compute_ns)}, the others "
+        f"It computes {us_or_ms(rank.compute_ns)}, {other} "
         f"{_between([o.compute_ns for o in others])}."
     )
     match cause.cause:
         case "host":
             return (
-                f"{idles}: for {us_or_ms(cause.idle_host_ns or 0)} the next work was not launched "
-                f"yet, so its host is late. {computes}"
+                f"{idles}: for {us_or_ms(cause.idle_host_ns or 0)} the next work was not "
+                f"launched yet, so its host is late. {computes}"
             )
         case "idle":
             return (
-                f"{idles}; the trace has no launches, so it does not show what the GPU waits for. "
-                f"{computes}"
+                f"{idles}. The trace has no launches, so it does not show what the GPU waits "
+                f"for. {computes}"
             )
         case "more":
             return (
-                "It runs more compute kernels than the others: "
+                f"It runs more compute kernels than {other}: "
                 f"{us_or_ms(cause.more_compute_ns)} more."
             )
         case "slower":
             return (
-                "It runs the same compute kernels as the others, but they last longer: "
+                f"It runs the same compute kernels as {other}, but they take longer: "
                 f"{us_or_ms(cause.slower_compute_ns)} in total."
             )
         case "inherited":
             return (
-                f"It inherits {us_or_ms(cause.inherited_ns)} of it, waiting in another group: rank "
-                f"{cause.first_rank} is the first cause."
+                f"It inherits {us_or_ms(cause.inherited_ns)} of it by waiting in another "
+                f"group: rank {cause.first_rank} is the first cause."
             )
-    return f"Why is not known: {idles[0].lower()}{idles[1:]}. {computes}"
+    return f"The reason is not known: {idles[0].lower()}{idles[1:]}. {computes}"
 
 
 def _between(values: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""Drawings of a traced run: the step by rank, who comes last, who waits for whom and in what."""
+"""Drawings of a traced run: the step by rank, who arrives last, who waits for whom in what."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def step_figure(report: Report, traced: TracedKernels, names: Mapping[int, str])
         return None
     waiting, by_class = _exposed(traced, {r.rank: r.exposed_ns for r in ranks})
     shown = sorted(by_class, key=lambda i: -by_class[i].sum())[: len(_EXPOSED)]
-    parts = [("compute, collectives beside it included", (_COMPUTE, ""),
+    parts = [("compute, with hidden collectives", (_COMPUTE, ""),
               np.array([r.compute_ns for r in ranks])),
              ("exposed: waiting for the last rank", PARTS[WAITING], waiting)]  # fmt: skip
     parts += [(f"exposed: {names.get(i, 'class')} #{i}", style, by_class[i])
@@ -57,7 +57,7 @@ def step_figure(report: Report, traced: TracedKernels, names: Mapping[int, str])
     copies = np.array([r.span_ns - r.compute_ns - r.exposed_ns for r in ranks]) - idle
     parts += [("exposed: other collectives", (_OTHER, ""), np.maximum(rest, 0)),
               ("copies alone", (_COPIES, "//"), np.maximum(copies, 0)),
-              ("idle: the GPU has no work", (_IDLE, ""), idle)]  # fmt: skip
+              ("idle: no work on the GPU", (_IDLE, ""), idle)]  # fmt: skip
     parts = [(name, style, ns) for name, style, ns in parts if ns.max() >= 1]
     marks = {
         f"step-{r.rank}-{n}": f"rank {r.rank}\n{name}\n"
@@ -77,7 +77,7 @@ def step_figure(report: Report, traced: TracedKernels, names: Mapping[int, str])
             before += ms
             for bar, r in zip(bars, ranks, strict=True):
                 bar.set_gid(f"step-{r.rank}-{n}")
-        axis.set_xlabel("ms, warm-up left out")
+        axis.set_xlabel("ms, warm-up excluded")
         return drawing
 
     columns = [(f"{name} ms", NUMBER) for name, _, _ in parts]
@@ -89,9 +89,9 @@ def step_figure(report: Report, traced: TracedKernels, names: Mapping[int, str])
     )  # fmt: skip
     left = len(report.timeline.ranks) - len(ranks)
     return Figure(
-        "Where the time of each rank goes",
-        "Traced time of each rank's GPU. Exposed: no compute beside it. Waiting: the exposed time "
-        "beyond the call's transfer; where compute runs beside a part of a call, more of the "
+        "Time of each rank",
+        "Traced time of each rank's GPU. Exposed: not hidden by compute. Waiting: exposed "
+        "time beyond the call's transfer. Where compute hides part of a call, more of the "
         "class's time may be waiting." + (f" {left} more ranks are not drawn." if left else ""),
         make, found, marks,
     )  # fmt: skip
@@ -139,7 +139,7 @@ _MOST_ROWS, _MOST_COLUMNS = 32, 24  # of a matrix
 
 
 def lateness_figure(traced: TracedKernels) -> Figure | None:
-    """Which rank came last to each call, and by how much, in the order of the calls."""
+    """Which rank arrived last at each call, and by how much, in the order of the calls."""
     warm, last, late = traced.calls[:, 4] != 0, traced.calls[:, 2], traced.calls[:, 3]
     chosen = ~warm & (last >= 0) & (late > 0)
     calls = list(zip(last[chosen].tolist(), (late[chosen] / 1e3).tolist(), strict=True))
@@ -164,7 +164,7 @@ def lateness_figure(traced: TracedKernels) -> Figure | None:
         axis.set_yscale("symlog", linthresh=1)
         axis.yaxis.set_major_formatter(PLAIN)
         axis.set_ylabel("late by (us)")
-        axis.set_xlabel("these calls, in order of time")
+        axis.set_xlabel("calls of this figure, in order of time")
         return drawing
 
     found = table(
@@ -175,10 +175,10 @@ def lateness_figure(traced: TracedKernels) -> Figure | None:
     )  # fmt: skip
     left = len(sums) - len(ranks)
     rest = f" {count(left, 'rank')} with less lateness not drawn." if left else ""
-    rest += f" One of {every} calls is drawn." if every > 1 else ""
+    rest += f" One in {every} calls is drawn." if every > 1 else ""
     return Figure(
-        "Who comes last, and how late",
-        f"{len(calls)} of {total} calls have a rank that came last by more than the clocks' error."
+        "Which rank arrives last, and how late",
+        f"In {len(calls)} of {total} calls a rank arrives last by more than the clock error."
         + rest,
         make, found,
         {f"late-{rank}": f"rank {rank}: last in {len(sums[rank])} calls" for rank in ranks},
@@ -197,14 +197,14 @@ def wait_figures(traced: TracedKernels, names: Mapping[int, str]) -> Iterable[Fi
     told = (call[:, 4] == 0) & (call[:, 2] >= 0)
     if told.any():
         yield _heat(
-            "Who waits for whom",
-            "Sum of the waiting of the row's rank in the calls to which the column's rank came "
-            "last, without warm-up.",
+            "Which rank waits for which",
+            "Total waiting of the row's rank in calls where the column's rank arrives last, "
+            "without warm-up.",
             _Sums.of(known[told, 0], call[told, 2], known[told, 3]), lambda rank: f"for {rank}",
         )  # fmt: skip
     yield _heat(
-        "Mean waiting of a kernel by rank and class",
-        "A rank that waits little is the one that others wait for.",
+        "Mean waiting per kernel, by rank and class",
+        "A rank that waits little is the one that other ranks wait for.",
         _Sums.of(known[:, 0], known[:, 4], known[:, 3]),
         lambda i: f"{names[i]} #{i}" if i in names else f"class {i}", mean=True,
     )  # fmt: skip

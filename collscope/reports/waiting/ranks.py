@@ -36,7 +36,7 @@ class RankWaits(msgspec.Struct, frozen=True):
     wait_ns: int
     unknown_ns: int  # collective time that cannot be split
     late_of: int  # calls it could be late to
-    late_last: int  # that it came last to, by more than the clocks' error
+    late_last: int  # that it arrived last at, by more than the clock error
     late_behind: int  # of them, those with at least half the typical lateness
     late_typical_ns: float
     late_max_ns: int
@@ -58,7 +58,7 @@ class RankRow(RankWaits, frozen=True):
     compute_ns: int
     copy_ns: int
     collective_ns: int
-    exposed_ns: int  # of collective_ns, with no compute kernel beside it
+    exposed_ns: int  # part of collective_ns that compute does not hide
     hidden_ns: int  # of collective_ns, beside one
     idle_ns: int
     late_inherited_ns: int  # of late_total_ns: it waited itself, for ranks late in other groups

@@ -31,12 +31,13 @@ def make_strip(found: NDArray[np.int64], names: Mapping[int, str]) -> Strip:
         document = _document(found, names)
     left = every - len(found)
     ranks = len(np.unique(found[:, 0]))
-    rest = f" The {left} shortest kernels are left out here and in the table." if left else ""
+    rest = f" The {left} shortest kernels are left out, here and in the table." if left else ""
     return Strip(
         "Collectives of all ranks over time",
-        f"{len(found)} kernels of {count(ranks, 'rank')} on one clock. Click it; then drag or the "
-        "arrow keys move, the wheel or plus and minus zoom. Close up, lines lead from the rank "
-        "that came last to those that waited for it." + rest,
+        f"{len(found)} kernels of {count(ranks, 'rank')} on one clock. Click the figure; "
+        "then drag or use the arrow keys to move, the wheel or plus and minus to zoom. When "
+        "zoomed in, lines lead from the rank that arrived last to the ranks that waited for "
+        "it." + rest,
         document, _window(found),
     )  # fmt: skip
 

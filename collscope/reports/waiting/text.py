@@ -27,12 +27,12 @@ _MOST_CLASSES = 20
 _MOST_PROGRESS = 32
 _LOGGED_BY = {
     "kernel_log": (
-        "By RCCL's kernel trace. Each GPU has its own clock; the ends of the calls give the "
-        "offsets, as all ranks leave a call together."
+        "By RCCL's kernel trace. Each GPU has its own clock. The ends of the calls give the "
+        "offsets, because all ranks leave a call together."
     ),
     "recording": (
-        "By the GPU times of the recorded calls that have one. The clocks of the GPUs differ: we "
-        "assume that all ranks leave a synchronising call together."
+        "By the GPU times of the recorded calls that have one. The clocks of the GPUs "
+        "differ: we assume that all ranks leave a synchronising call together."
     ),
 }
 
@@ -54,8 +54,8 @@ def _blocks(said: TimelineReport) -> Iterable[str | Table]:
         yield _overlap(said.ranks)
         if len(said.ranks) < 2:
             yield (
-                "One rank's trace: waiting cannot be told from transfer (ingest those of all "
-                "ranks)."
+                "One rank's trace: waiting and transfer cannot be separated (ingest the "
+                "traces of all ranks)."
             )
         else:
             yield from _waiting(said.ranks, _largest(said.ranks))
@@ -202,8 +202,8 @@ def _drift(rows: Sequence[DriftRow]) -> Iterable[str | Table]:
         ),
     )  # fmt: skip
     yield (
-        "Classes whose transfer changes over the run: medians of the calls between two changes. "
-        "Calls are counted on their communicator, from 0."
+        "Classes whose transfer changes over the run: medians of the calls between two "
+        "changes. Calls are numbered on their communicator, from 0."
     )
 
 
@@ -236,8 +236,8 @@ def _places(places: Sequence[PlaceRow]) -> Iterable[str | Table]:
     )  # fmt: skip
     more = len(places) - len(shown)
     yield (
-        "Sums over the ranks of each place; bus GB/s is the mean of their calls, weighted by time."
-        " A slow place slows the calls of all ranks that it works with."
+        "Sums over the ranks of each place; bus GB/s is the mean of their calls, weighted by "
+        "time. A slow place slows the calls of all ranks that communicate with it."
         + (f" {count(more, 'more place')} not shown (view place_times)." if more else "")
     )
 
@@ -316,18 +316,18 @@ def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
         yield f"{more} not shown (view call_times)."
     warm_up = sum(c.warm_up for c in classes)
     if warm_up:
-        yield f"Left out of every sum as warm-up: {count(warm_up, 'call')} (call_times.warm_up)."
+        yield f"Excluded from every sum as warm-up: {count(warm_up, 'call')} (call_times.warm_up)."
     incomplete = sum(c.incomplete for c in classes)
     if incomplete:
         yield (
-            f"{count(incomplete, 'call')} without the times of a rank (it has no trace, or its "
-            "trace does not reach the call): the transfer is not known."
+            f"{count(incomplete, 'call')} without the times of a rank (it has no trace, or "
+            "its trace does not include the call): the transfer is not known."
         )
     suspect = sum(c.suspect for c in classes)
     if suspect:
         yield (
-            f"{count(suspect, 'call')} whose shortest kernel contradicts the transfer on aligned "
-            "clocks by more than 10 %."
+            f"{count(suspect, 'call')} whose shortest kernel contradicts the transfer on "
+            "aligned clocks by more than 10 %."
         )
 
 
@@ -358,9 +358,10 @@ def _beside(rows: Sequence[BesideRow]) -> Iterable[str | Table]:
         (origin("classes", class_id=b.class_id) for b in rows[:_MOST_CLASSES]),
     )
     yield (
-        "What hiding these classes costs the computation beside them, per rank, to first order: "
-        "(1 - R) of the hidden time, as it would have taken R of it undisturbed. R is of another "
-        "computation than the job's (bench interference), with the library's choice of channels."
+        "Estimated slowdown of the compute that hides these classes, per rank, to first "
+        "order: (1 - R) of the hidden time, because undisturbed compute would have taken R "
+        "of it. R was measured with other compute than the job's (bench interference), with "
+        "the library's own choice of channels."
     )
 
 
@@ -370,7 +371,7 @@ def _clocks(clocks: Sequence[ClockRow]) -> Iterable[str]:
     members = Counter(c.component for c in clocks)
     aligned = [c for c in clocks if members[c.component] > 1]
     if not aligned:
-        yield "Clocks: the ranks have no common collective, so their times are not compared."
+        yield "Clocks: the ranks share no collective, so their times are not compared."
         return
     largest = max(aligned, key=lambda c: abs(c.offset_ns))
     yield (
@@ -380,15 +381,15 @@ def _clocks(clocks: Sequence[ClockRow]) -> Iterable[str]:
     )
     if len(members) > 1:
         yield (
-            f"The ranks fall into {len(members)} sets without a common collective: times of"
-            " different sets cannot be compared."
+            f"The ranks form {len(members)} sets that share no collective: times of "
+            "different sets cannot be compared."
         )
 
 
 def _progress(progress: Sequence[ProgressRow]) -> Iterable[str | Table]:
     stopped = [p for p in progress if p.first_missing is not None or p.first_open is not None]
     if not stopped:
-        yield "Recordings: every rank completed what the others called."
+        yield "Recordings: every rank completed the calls of the other ranks."
         return
     columns = [
         ("group", TEXT),

@@ -28,7 +28,7 @@ class TracedKernels(msgspec.Struct, frozen=True):
 
     kernels  (kernels, 6): rank, start, duration and wait in ns (-1: not known), class, call
     exposed  (kernels,): ns without a compute kernel beside it; 0 in the warm-up
-    calls    (calls, 5), in launch order: call, class, rank that came last (-1: none beyond the
+    calls    (calls, 5), in launch order: call, class, rank that arrived last (-1: none beyond the
              clocks' error), its lateness in ns, 1 for the warm-up
     """
 

@@ -54,8 +54,8 @@ def read_traced_run(connection: sqlite3.Connection, db: Path, run: str) -> Trace
     """
     for withheld in read_withheld(connection, run):
         raise InputError(
-            f"{db}: the traces of run '{run}' contradict themselves: {withheld.words} Trace the job"
-            " again."
+            f"{db}: the traces of run '{run}' contradict themselves: {withheld.words} Trace "
+            "the job again."
         )
     given, steps = load_traced_run(connection, run)
     if not given.traces:

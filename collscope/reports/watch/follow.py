@@ -23,7 +23,9 @@ class Followed:
         raises  InputError where there is no folder
         """
         if not folder.is_dir():
-            raise InputError(f"{folder}: no folder. Name that of COLLSCOPE_RECORDER_DIR.")
+            raise InputError(
+                f"{folder}: no such folder. Name the folder of COLLSCOPE_RECORDER_DIR."
+            )
         self._folder = folder
         self._read: dict[Path, int] = {}
         self._recordings: dict[str, GrowingRecording] = {}

@@ -17,18 +17,20 @@ if TYPE_CHECKING:
 
 _UNTIMED = {
     "level": "no GPU times: the recorder's level is off or calls",
-    "interface": "no GPU times: the library has profiler interface v3, without them (NCCL 2.26)",
+    "interface": (
+        "no GPU times: the library has profiler interface v3, which lacks them (NCCL 2.26)"
+    ),
     "foreign_stamps": "no GPU times: the library gave stamps of other kernels",
-    "none_came": "no GPU times: none came from the library yet",
+    "none_came": "no GPU times: the library has delivered none yet",
 }
 _NO_BANDWIDTH = {
     "ranks": "no bandwidth: no call has the GPU times of all ranks yet",
-    "no_common_end": "no bandwidth: a rank may leave such a call before all have come",
-    "size": "no bandwidth: size, or number of ranks, not known",
+    "no_common_end": "no bandwidth: a rank may leave such a call before all ranks have arrived",
+    "size": "no bandwidth: the size or the number of ranks is not known",
 }
 _UNCOUNTED = (
-    "Which ranks are missing is not known: no communicator has recordings of all its ranks, from"
-    " the first file on and without a lost record."
+    "Missing ranks are not known: no communicator has recordings of all its ranks, from the "
+    "first file on and without a lost record."
 )
 _NAMED = 8  # ranks
 _MISSING = 3  # calls that ranks are missing in
@@ -41,7 +43,7 @@ def render_watch(watched: Watched, width: int, most_rows: int | None = None) -> 
     most_rows  of classes, those with most GPU time; None: all
     """
     if not watched.processes:
-        return "No recording yet. Do the job's processes have NCCL_PROFILER_PLUGIN?\n"
+        return "No recording yet. Check that the job's processes have NCCL_PROFILER_PLUGIN.\n"
     lines = folded(_head(watched), width)
     if watched.classes:
         lines += ["", *text_table(_table(watched.classes[:most_rows]), width)]
@@ -52,7 +54,9 @@ def render_watch(watched: Watched, width: int, most_rows: int | None = None) -> 
         notes.append(f"{count(watched.lost, 'record')} lost: counts are lower bounds")
     if watched.newer:
         processes = count(watched.newer, "process", "processes")
-        notes.append(f"{processes} not read: a newer recorder's format. Use its collscope")
+        notes.append(
+            f"{processes} not read: their format is newer. Use the recorder's own collscope"
+        )
     lines += [part for note in notes for part in folded(f"({note})", width, rest=" ")]
     sentences = [*map(_late, watched.late), *_still(watched)]
     lines += [""] if sentences else []
@@ -110,15 +114,16 @@ def _late(late: WatchedRank) -> str:
     if late.world_rank is None:
         who = f"rank {late.rank} of {_short(late.group)}"
     return (
-        f"{who[:1].upper()}{who[1:]} is late: last in {late.last} of {count(late.of, 'call')} of"
-        f" {_short(late.group)}, in the median {us_or_ms(late.lateness_ns)} behind the one before."
+        f"{who[:1].upper()}{who[1:]} is late: last in {late.last} of {count(late.of, 'call')} "
+        f"of {_short(late.group)}, {us_or_ms(late.lateness_ns)} after the second last "
+        "(median)."
     )
 
 
 def _still(watched: Watched) -> list[str]:
     if watched.still_s is None:
         return []
-    lines = [f"No call and no end of a kernel for {watched.still_s:.0f} s."]
+    lines = [f"No call and no kernel end for {watched.still_s:.0f} s."]
     lines += map(_missing, watched.missing[:_MISSING])
     if len(watched.missing) > _MISSING:
         lines.append(f"{len(watched.missing) - _MISSING} more such calls.")
@@ -137,9 +142,10 @@ def _missing(missing: Missing) -> str:
 
 def _verdict(verdict: Verdict) -> str:
     if not verdict.decided:
-        return f"Who holds up the job is not known: {verdict.reasons[0]}"
+        return f"Which rank holds up the job is not known: {verdict.reasons[0]}"
     who = ", ".join(
         f"rank {w.rank}" + (f" (host {w.host}, process {w.pid})" if w.host else "")
         for w in verdict.who[:_NAMED]
     )
-    return f"Who holds up the job: {who}. {verdict.reasons[0]}"
+    hold = "holds" if len(verdict.who) == 1 else "hold"
+    return f"{who[:1].upper()}{who[1:]} {hold} up the job. {verdict.reasons[0]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from collscope.model.note import Note
 from collscope.reports.rendering.csv import records_csv
 from collscope.reports.rendering.formats import in_format
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, percent, scaled, table
@@ -47,8 +48,12 @@ def _sections(found: Fusion) -> list[Section]:
         Section("Recommendation", tuple(_recommendation(found))),
     ]
     if found.notices:
-        sections.append(Section("Notes", tuple(note.text for note in found.notices)))
+        sections.append(Section("Notes", tuple(map(_sentence, found.notices))))
     return sections
+
+
+def _sentence(note: Note) -> str:
+    return f"{note.text[:1].upper()}{note.text[1:]}."
 
 
 def _csv(rows: Sequence[FusionRow]) -> str:

@@ -12,7 +12,7 @@ host go on. A node's time is the largest of its predecessors' times, each plus a
 Which event a wait names is told by few traces. Where it is not, the order of calls tells: an event
 is recorded behind the row that its stream was given last. Every such guess is a rule of a site (two
 streams and what is launched there) and is held against the recorded times of all its occurrences: a
-row that started before what it is said to have waited for contradicts it. Rules that are
+row that started before the end of what it waited for contradicts the rule. Rules that are
 contradicted are dropped, single edges that are, too; and a rule that is no more than possible
 counts only when the order of calls alone names it.
 """
@@ -37,7 +37,7 @@ def build_graph(
 ) -> Graph:
     """Graph of all ranks on the common clock.
 
-    host  per trace of `rows` its calls, None where the source tells none
+    host  per trace of `rows` its calls, None where the source has none
     """
     placed = place_rows(rows, calls, clocks)
     sides, events = [], []

@@ -55,7 +55,7 @@ def event_edges(placed: PlacedRows, host: HostRecord, known: Bools) -> EventEdge
         ended = _edges_by_end(placed, host.trace, np.arange(rows.start, rows.stop))
         return _held(placed, host.trace, [ended, _edges_by_launch(placed, host)])
     edges = _held(placed, host.trace, _edges_of_calls(placed, host))
-    # What waits for what inside of a graph no call tells.
+    # No call shows what waits for what inside a graph.
     launches = host.launches
     several = np.bincount(launches.call, minlength=1)[launches.call] > 1
     further = [
@@ -155,7 +155,7 @@ def _edges_of_calls(placed: PlacedRows, host: HostRecord) -> list[EdgeList]:
 
 
 def _named_edges(placed: PlacedRows, host: HostRecord) -> tuple[EdgeList, set[int]]:
-    """Edges of waits whose event and its record the source tells; these waits.
+    """Edges of waits whose event and record the source has; these waits.
 
     A wait is for the last record of its event before it (cudaStreamWaitEvent).
     """

@@ -62,7 +62,7 @@ class HostRecord(msgspec.Struct, frozen=True):
 
 
 def read_host(placed: PlacedRows, trace: int, calls: HostCalls | None) -> HostRecord:
-    """Calls of one trace's host; None: its source tells none."""
+    """Calls of one trace's host; None: its source has none."""
     rows = placed.rows
     recorded = calls is not None
     if calls is None:
@@ -86,7 +86,7 @@ def read_host(placed: PlacedRows, trace: int, calls: HostCalls | None) -> HostRe
 
 
 def _calls_of_launches(rows: Rows, trace: int) -> HostCalls:
-    """Calls of a trace that tells launch times only.
+    """Calls of a trace with launch times only.
 
     A host that launched nothing while the GPU drained, and went on right after, waited for it.
     """

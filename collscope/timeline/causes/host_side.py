@@ -52,7 +52,7 @@ class HostSide(msgspec.Struct, frozen=True):
     moment: Ints  # place in `moments`
     work: Ints  # ns of the host from there to the launch
     moments: HostMoments
-    contradicted: int  # rows that a call is said to wait for, but that ended after it
+    contradicted: int  # rows that a call should wait for, but that ended after it
 
 
 def host_side(placed: PlacedRows, host: HostRecord) -> HostSide:
@@ -159,7 +159,7 @@ def _behind_full_queue(placed: PlacedRows, host: HostRecord) -> Bools:
 
 
 def _awaited(placed: PlacedRows, host: HostRecord, call: int) -> list[int]:
-    """Rows that a blocking call waited for, as far as times tell; empty: not known."""
+    """Rows that a blocking call waited for, as far as times show; empty: not known."""
     kind, returned, launches = Call(int(host.calls.kind[call])), int(host.end[call]), host.launches
     place = int(np.searchsorted(launches.call, call))
     if kind is Call.LAUNCH:

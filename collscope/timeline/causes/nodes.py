@@ -74,7 +74,7 @@ class _Slots(msgspec.Struct, frozen=True):
 
 
 class _Starts(msgspec.Struct, frozen=True):
-    """Causes of the rows' starts, and which of them came last."""
+    """Causes of the rows' starts, and which of them ended last."""
 
     slots: _Slots
     last: Ints  # (rows,) slot of it
@@ -139,7 +139,7 @@ def _starts(causes: Causes, numbers: _Numbers) -> _Starts:
     last = ready.argmax(axis=0)
     held = np.where(there.any(axis=0), delay[last, np.arange(n)], 0)
     for slot in range(_SLOTS):
-        # The cause that came last keeps its delay; others need what such causes mostly do.
+        # The cause that ended last keeps its delay; others need what such causes mostly do.
         came_last = last == slot
         usual = _typical(held, there[slot] & came_last, placed.rows.name)
         least = np.minimum(usual, delay[slot])

@@ -1,7 +1,7 @@
 """Which event a wait names, where the trace does not tell: a rule for all waits of a site (pure).
 
 A site is two streams and what is launched there. Its rule is held against the recorded times of all
-its occurrences: a row that started before what it is said to have waited for contradicts it.
+its occurrences: a row that started before the end of what it waited for contradicts it.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def library_order(placed: PlacedRows, launches: Launches) -> tuple[EdgeList, Boo
 def rule_edges(sites: EventSites, waits: Sequence[Wait], explained: Bools) -> EdgeList:
     """Edges of all waits, by one rule for those that stand among the same calls.
 
-    A rule says how many event records back the event was recorded, and behind which row. An edge
+    A rule gives how many event records back the event was recorded, and behind which row. An edge
     is seen where a start that nothing else explains shows its rule, or where it is for the last
     event; else the order of calls alone names it.
 
@@ -312,7 +312,7 @@ def _in_turn(sites: EventSites, call: Ints, turns: dict[int, tuple[int, int]]) -
     first of them when the last event was recorded for the last. Shape (candidates, waits).
     """
     if int(call[0]) not in turns:
-        return  # the waiting stream is not told
+        return  # the waiting stream is not known
     place, first = np.array([turns[c] for c in call.tolist()]).T
     for rows, launched in sites.collectives:
         begin = int(np.searchsorted(launched, first[0]))

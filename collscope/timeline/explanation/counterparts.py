@@ -112,7 +112,7 @@ def _of_most(ratio: Floats, both: npt.NDArray[np.bool_], near: Pair) -> Floats:
 def slowdowns(first: RecordedJob, second: RecordedJob) -> tuple[Pair, list[Pair]]:
     """Slowdowns of compute beside the collectives of both runs, and others that are as possible.
 
-    Where only one run tells it, the other's is the one with which compute alone is as fast in both,
+    Where only one run shows it, the other's is the one with which compute alone is as fast in both,
     or else the same. Where none does, compute lasts as recorded.
     """
     one, other = first.contention.mean, second.contention.mean

@@ -49,14 +49,14 @@ DOUBTS = (
     "hosts",  # their pace without the profiler, which differs from start to start, too
     "order",  # of swapping, and which of the two graphs
     "remainder",  # what is not explained may belong to any part
-    "ranks",  # of which some changed otherwise: whether others' compute follows from that
+    "ranks",  # some of them changed otherwise: whether compute of other ranks follows from that
     "slowdown",  # of compute beside collectives
     "starts",  # two starts of one setting differ
     "clock",  # of a GPU at its power cap
     "spread",  # of the transfers
     "unswapped",  # collectives whose transfers could not be swapped
 )
-"""What makes the range of a part as wide as it is."""
+"""The largest uncertainty in the range of a part."""
 Doubt = tuple[str, Floats]
 """One of DOUBTS, and by how much a part may be more or less for it; ns."""
 
@@ -65,20 +65,20 @@ class ExplainedPart(msgspec.Struct, frozen=True):
     """What one factor adds to a step; ns."""
 
     # host: work between launches, the same factor for every rank: it differs from start to start,
-    # so that one recording of each does not tell whose it is; compute: kernels alone;
+    # so that one recording of each does not show whose it is; compute: kernels alone;
     # collectives: transfers, and what they cost the compute beside them; arrivals: what differs
     # from rank to rank; profiler: what it costs the second run more than the first
     part: Annotated[str, (*FACTORS, PROFILER)]
     # what it adds to a step without the profiler: the mean over all orders of swapping; null: not
     # known, and counted in the remainder
     ns: int | None
-    low_ns: int  # its range; where it holds 0, the recordings do not tell the sign
+    low_ns: int  # its range; where it holds 0, the recordings do not show the sign
     high_ns: int  # its other end
     # what adds most to that range. hosts: their pace without the profiler, which differs from start
     # to start, too; order: in which the parts are swapped, and in which run's graph; remainder:
     # what is not explained may belong to the part; ranks: some changed otherwise than others,
     # which may slow down these, too; slowdown: of compute beside collectives, which
-    # one run does not tell; starts: 3 % of a step, by which two starts of one setting differ;
+    # one run does not show; starts: 3 % of a step, by which two starts of one setting differ;
     # clock: of a GPU at its power cap; spread: of the transfers; unswapped: collectives whose
     # transfers could not be swapped; null: the range has no width
     widest: Annotated[
@@ -98,7 +98,7 @@ class Explanation(msgspec.Struct, frozen=True):
     unprofiled: tuple[UnprofiledSteps, UnprofiledSteps]
     pace: float | None  # time of the second's host work / the first's; None: no launches alike
     slowdowns: tuple[float | None, float | None]  # of compute beside collectives
-    slowdown_assumed: bool  # one run tells it: compute alone is taken to be as fast in both
+    slowdown_assumed: bool  # one run shows it: we assume that compute alone is as fast in both
     alone_first: float  # kernels and copies that only the first run has
     alone_second: float
     classes: tuple[ChangedClass, ...]  # whose transfers were swapped, the largest change first
@@ -218,7 +218,7 @@ def _that_follows(values: Mapping[str, float]) -> float:
     """How much of compute and collectives may follow from what differs between ranks; ns.
 
     The other ranks' collectives wait for a rank that is late, and slow down the compute beside them
-    for longer. That is taken to be no more than what the late rank adds by itself.
+    for longer. We assume that it is no more than what the late rank adds by itself.
     """
     late = values["arrivals"]
     alike = max(0.0, copysign(1, late) * (values["compute"] + values["collectives"]))
@@ -228,7 +228,7 @@ def _that_follows(values: Mapping[str, float]) -> float:
 def _by_clock(values: Mapping[str, float], steps: Pair, costs: Pair) -> float:
     """How much of the compute kernels' part may be due to the collectives; ns.
 
-    A GPU at its power cap computes faster where it waits more: no trace tells whether it is at it.
+    A GPU at its power cap computes faster where it waits more: no trace shows the cap.
     """
     compute = values["compute"]
     if compute * values["collectives"] >= 0:

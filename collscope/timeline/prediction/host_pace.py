@@ -31,7 +31,7 @@ def host_pace(
 ) -> PaceRange:
     """Time of the host's work without the profiler, in parts of the recorded.
 
-    The step time without the profiler tells it where the host is what bounds that step.
+    The step time without the profiler shows it where the host bounds that step.
 
     seen  only edges that a recorded start shows
     """

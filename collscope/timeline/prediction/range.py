@@ -69,7 +69,7 @@ def other_clock(player: Player, middle: Scenario, old: float, ratio: float) -> f
     """New step against the old one where the GPU is at its power cap: its clock changes.
 
     Collectives take less power than compute: where the step gets longer by them, compute gets
-    faster, and the other way round. No trace tells whether the GPU is at the cap. What the clock
+    faster, and the other way round. No trace shows whether the GPU is at the cap. What the clock
     follows is the step that it makes: the ratio that it was taken from is the one that is found.
     """
 

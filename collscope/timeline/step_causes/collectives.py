@@ -30,7 +30,7 @@ from collscope.units import format_size
 class Facts(msgspec.Struct, frozen=True):
     """What logs show of a job.
 
-    settings    name and value of what the library said it uses
+    settings    name and value of settings that the library printed as used
     transports  what carries the data, in the library's words
     reachable   ns of one call of each class, by the system's reachable ceiling
     """

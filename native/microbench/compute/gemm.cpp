@@ -168,7 +168,7 @@ std::unique_ptr<Load> make_gemm(GpuDevice& device, gpu::Stream stream, const std
         return nullptr;
     }
     Status status = out->fill(device, stream);
-    status = status.ok() ? out->enqueue() : status;  // one that this GPU cannot do says so here
+    status = status.ok() ? out->enqueue() : status;  // one that this GPU cannot do fails here
     error = (status.ok() ? wait_idle(device, stream) : status).error;
     return error.empty() ? std::move(out) : nullptr;
 }

@@ -231,7 +231,7 @@ Status Turns::round(Disturbance& out) {
         return status;
     }
     ++out.taken;
-    // A round that was not covered says nothing; the baseline after it takes the place of the last.
+    // A round that was not covered is not used; the baseline after it takes the place of the last.
     if (compute.covered && comm.covered) {
         out.compute_with_us.push_back(compute.us);
         out.comm_with_us.push_back(comm.us);

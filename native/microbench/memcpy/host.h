@@ -12,7 +12,7 @@
 
 namespace collscope {
 
-// A window of which all memory is process 1's. Both processes open and close it.
+// A window whose memory is all process 1's. Both processes open and close it.
 class SharedWindow {
 public:
     SharedWindow() = default;

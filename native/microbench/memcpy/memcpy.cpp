@@ -110,7 +110,7 @@ int run_on(const CopyOptions& options, const Control& control) {
         return run_host(options, control);
     }
     const gpu::Libraries found = gpu::load_usable_runtime(options.backend, options.runtime);
-    // Process 0 decides; the other one says when it cannot do its part.
+    // Process 0 decides; the other one reports when it cannot do its part.
     const bool any = control.broadcast(found.ok() ? "gpu" : "") == "gpu";
     if (any) {
         return run_gpu(options, control, found);

@@ -30,7 +30,7 @@ static_assert(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES == cuda_dynamic_sh
 static_assert(CUBLAS_OP_N == cublas_op_n && CUDA_R_16BF == cuda_r_16bf);
 static_assert(CUBLAS_COMPUTE_32F == cublas_compute_32f);
 static_assert(CUBLAS_GEMM_DEFAULT == cublas_gemm_default);
-// It has an overload in C++ besides, so that the type has to be said.
+// It also has an overload in C++, so the type must be given.
 using CublasGemm = cublasStatus_t (*)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int,
                                       int, int, const void*, const void*, cudaDataType, int,
                                       const void*, cudaDataType, int, const void*, void*,

@@ -149,7 +149,7 @@ void find_collectives(const Vendor& vendor, const std::string& path, Libraries& 
     out.error = not_found(vendor.library_label, vendor.library, "--library", reason);
 }
 
-// Those of the first vendor that `load` finds a usable GPU with; else `error` tells why, for each.
+// Those of the first vendor that `load` finds a usable GPU with; else `error` has a reason for each.
 template <typename Load>
 Libraries first_usable(const std::vector<const Vendor*>& open, Load load) {
     std::string errors;
@@ -171,7 +171,7 @@ Libraries first_usable(const std::vector<const Vendor*>& open, Load load) {
 
 std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// A runtime that was named tells its vendor by its file name, as libamdhip64.so does.
+// The file name of a named runtime shows its vendor, such as libamdhip64.so.
 std::vector<const Vendor*> vendors_for_runtime(const std::string& backend,
                                                const std::string& runtime) {
     if (backend != "auto" || runtime.empty()) {

@@ -32,7 +32,7 @@ Libraries load_libraries(const Vendor& vendor, const std::string& library,
 // The vendors that `backend` ("auto" or a vendor's name) and the file name of `library` leave open.
 std::vector<const Vendor*> vendors_for(const std::string& backend, const std::string& library);
 
-// Libraries of the first vendor with a usable GPU. Without any, `error` tells why, for each vendor.
+// Libraries of the first vendor with a usable GPU. Without any, `error` has a reason for each.
 Libraries load_usable(const std::string& backend, const std::string& library,
                       const std::string& runtime);
 

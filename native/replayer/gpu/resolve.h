@@ -20,7 +20,7 @@ struct Symbols {
     }
 };
 
-// Both return a sentence when the library cannot be used; `api` and `symbols` then tell the rest.
+// Both return a sentence when the library cannot be used; `api` and `symbols` then have the rest.
 // `handle` is from dlopen, `opened` the name it was opened by.
 std::string resolve_collectives(void* handle, const Vendor& vendor, const std::string& opened,
                                 CollectiveLibrary& api, Symbols& symbols);

@@ -23,7 +23,7 @@ struct LibraryFile {
 // Libraries of computation that `bench interference` loads beside the collectives.
 enum class Toolkit { None, Cuda, Rocm };
 
-// Names of one function, of which a library has one or several; null where there are fewer.
+// Names of one function. A library has one or several of them; null where there are fewer.
 using Spellings = std::array<const char*, 2>;
 
 struct Vendor {

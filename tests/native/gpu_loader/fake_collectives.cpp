@@ -1,7 +1,7 @@
 // A libnccl or librccl that has nothing but what the loader asks for. Built in several versions:
-// FAKE_VERSION  what ncclGetVersion says
+// FAKE_VERSION  what ncclGetVersion returns
 // FAKE_OLD      without ncclBroadcast
-// FAKE_REDUCE_SCATTER  what ncclReduceScatter says
+// FAKE_REDUCE_SCATTER  what ncclReduceScatter returns
 // FAKE_ALL_TO_ALL  the name of the all-to-all
 // FAKE_RUNTIME  a function of the runtime that it is linked to
 #include <cstring>

@@ -1,7 +1,7 @@
 // A libcudart or libamdhip64 whose devices are memory of the host, copied when it is asked for and
 // with no stream of its own. Built in several versions:
 // FAKE_PREFIX   cuda or hip
-// FAKE_VERSION  what RuntimeGetVersion says
+// FAKE_VERSION  what RuntimeGetVersion returns
 // FAKE_DEVICES  GPUs; negative: GetDeviceCount fails with that number and leaves the count alone
 // FAKE_LIMIT    bytes that one Malloc gives at most (default: what there is)
 // FAKE_LACKS    without peer access, IPC and pinned memory

@@ -72,7 +72,7 @@ void usable() {
     CHECK(found.runtime.path == fakes + "/nogpu/libcudart.so.13");
 }
 
-// The library says +cuda12.4: runtime 12 is taken, though 13 is newer.
+// The library has +cuda12.4: runtime 12 is used, though 13 is newer.
 void major() {
     const Libraries found = search(cuda, "/good/libnccl.so.2", "/good");
     CHECK(found.ok());

@@ -286,7 +286,7 @@ void overflow() {
     CHECK(found.of(call_record).size() + refused == calls);
 }
 
-// A bounded number of files, each of which can be read alone.
+// A bounded number of files; each can be read alone.
 void rotation() {
     level("calls");
     setenv("COLLSCOPE_RECORDER_MAX_MB", "1", 1);
@@ -305,7 +305,7 @@ void rotation() {
     CHECK(found.of(file_record).size() == static_cast<std::size_t>(found.files));
     CHECK(found.of(comm_record).size() == static_cast<std::size_t>(found.files));
     CHECK(found.of(call_record).back().as<CallBody>().seq == 39999);
-    // Every file but the last says that another follows.
+    // Every file but the last announces another one.
     const auto ends = found.of(end_record);
     CHECK(ends.size() + 1 == static_cast<std::size_t>(found.files));
     for (const Record& end : ends) {

@@ -1,4 +1,4 @@
-// Native tests of which GPUs a process takes, by how the ranks were launched.
+// Native tests of the GPUs that a process takes, by the way the ranks were launched.
 #include <string>
 #include <vector>
 
@@ -43,7 +43,7 @@ void every_process_has_its_own() {
         CHECK(takes(here, mine, 1, {0}));
     }
     CHECK(takes({seen({0, 1}), seen({2, 3})}, 1, 2, {0, 1}));
-    // Two GPUs for each of four processes, of which the plan wants one.
+    // Two GPUs for each of four processes; the plan wants one.
     CHECK(takes({seen({0, 1}), seen({2, 3}), seen({1, 0}), seen({3, 2})}, 2, 1, {0}));
     // A runtime that names none, as of a partition of a GPU: what is counted out is believed.
     CHECK(takes({{{""}}, {{""}}}, 1, 1, {0}));
@@ -62,7 +62,7 @@ void too_few_gpus() {
           "3 GPUs are needed, but there are 2, which every process sees");
     CHECK(refusal({unnamed, {{"", "", ""}}, unnamed, unnamed}, 1)
               .starts_with("4 GPUs are needed, but processes see 2 each"));
-    // Partitions of one GPU share its name; RCCL tells whether they are the same.
+    // Partitions of one GPU share its name; RCCL knows whether they are the same.
     CHECK(refusal({seen({1}), seen({1})}, 1, true).empty());
     CHECK(!refusal({seen({0, 1}), seen({0, 1}), seen({0, 1})}, 1, true).empty());
 }

@@ -1,4 +1,4 @@
-// Native tests of what is told where MPI and the launcher do not understand each other.
+// Native tests of the message where MPI and the launcher do not understand each other.
 #include <map>
 #include <string>
 

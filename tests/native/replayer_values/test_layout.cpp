@@ -140,7 +140,7 @@ void knows_the_size() {
     for (const Op op : {Op::AllGather, Op::ReduceScatter, Op::AllToAll, Op::Gather, Op::Scatter}) {
         CHECK(size_bytes_of(class_of(op, 100, false), 4) == 1600);
     }
-    // As a group of messages, of which a rank's to itself is left out.
+    // As a group of messages, without a rank's message to itself.
     for (const Op op : {Op::AllToAll, Op::Gather, Op::SendRecv}) {
         Class cls = class_of(op, 0, false);
         cls.shape = "sendrecv";

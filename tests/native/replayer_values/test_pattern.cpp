@@ -91,7 +91,7 @@ void is_exact_in_any_order(Datatype type, Redop redop, int nranks, std::mt19937&
     }
 }
 
-// Too coarse to tell ranks apart: the average of int8 over more than 127 ranks is 0.
+// Too coarse to separate ranks: the average of int8 over more than 127 ranks is 0.
 bool can_tell(Datatype type, Redop redop, int nranks) {
     return !(redop == Redop::Avg && !is_float(type) && exact_limit(type) < nranks);
 }

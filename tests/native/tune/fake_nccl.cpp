@@ -1,4 +1,4 @@
-// A libnccl that exchanges data through MPI and takes the time that a small model says, by
+// A libnccl that exchanges data through MPI and takes the time of a small model, by
 // NCCL_ALGO, NCCL_PROTO, NCCL_MAX_CTAS and the tuner plugin. Only Float32 sums on all ranks.
 //   Tree/LL128            gives wrong data
 //   NVLS                  is refused

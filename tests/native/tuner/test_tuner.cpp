@@ -236,7 +236,7 @@ void one_wrong_row() {
     CHECK(logged(log_warn, "wrong.csv: line 1: ") == 1 && logged(log_warn, "1 of 2 rows") == 1);
 }
 
-// A library that knows only other interfaces finds nothing, and says so itself.
+// A library that knows only other interfaces finds nothing, and reports it.
 void unknown_interface() {
     CHECK(dlsym(opened(), "ncclTunerPlugin_v1") == nullptr);
     CHECK(dlsym(opened(), "ncclTunerPlugin_v99") == nullptr);
