@@ -114,8 +114,8 @@ def _accept(listener: Listener, ranks: Ranks, most: int) -> None:
 def serve(connection: Connection) -> None:
     """Do what the other side asks for, until it has no more or is gone."""
     with suppress(EOFError, OSError):
-        while (asked := connection.recv()) is not None:
-            fn, args, kwargs = asked
+        while (request := connection.recv()) is not None:
+            fn, args, kwargs = request
             try:
                 answer: tuple[bool, object] = True, fn(*args, **kwargs)
             except Exception as error:
@@ -167,11 +167,11 @@ class Ranks(Executor):
         """Give one process a task after the other."""
         with connection:
             while (task := self._tasks.get()) is not None:
-                future, asked = task
+                future, request = task
                 if not future.set_running_or_notify_cancel():
                     continue
                 try:
-                    connection.send(asked)
+                    connection.send(request)
                     done, value = connection.recv()
                 except (EOFError, OSError):
                     future.set_exception(LostRankError("a rank ended while it read a file"))
