@@ -248,7 +248,7 @@ def _check_recorder(libraries: Sequence[Check]) -> Check:
     if path is None:
         return Check("recorder", False, "not part of this installation", _REINSTALL)
     found = [
-        taken_by(check.name, check.detail.split()[0])
+        recorder_support(check.name, check.detail.split()[0])
         for check in libraries
         if check.found and check.name in {vendor.collectives.name for vendor in VENDORS}
     ]
@@ -265,7 +265,7 @@ def collective_libraries() -> tuple[tuple[str, str], ...]:
     return tuple((c.name, c.detail.split()[0]) for of in checks for c in of if c.found)
 
 
-def taken_by(library: str, version: str) -> str:
+def recorder_support(library: str, version: str) -> str:
     """Whether a library takes the recorder, in words.
 
     >>> taken_by("NCCL", "2.28.9"), taken_by("RCCL", "2.22.3")

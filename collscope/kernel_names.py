@@ -153,11 +153,11 @@ def _read(base: str, name: str) -> KernelName | None:
     return None
 
 
-Named = tuple[tuple[re.Pattern[str], str], ...]
-_NAMED: ContextVar[Named] = ContextVar("named", default=())
+NamePatterns = tuple[tuple[re.Pattern[str], str], ...]
+_NAMED: ContextVar[NamePatterns] = ContextVar("named", default=())
 
 
-def read_named(collectives: Sequence[str]) -> Named:
+def parse_name_patterns(collectives: Sequence[str]) -> NamePatterns:
     """Patterns and operations of texts of the form "REGEX=Operation".
 
     raises  ValueError for one of another form
@@ -176,7 +176,7 @@ def read_named(collectives: Sequence[str]) -> Named:
 
 
 @contextmanager
-def named(collectives: Named) -> Iterator[None]:
+def counting_as_collectives(collectives: NamePatterns) -> Iterator[None]:
     """Within it kernels with these names are collectives, whatever else is known of them.
 
     The expression is searched for in the whole name.
@@ -192,8 +192,8 @@ def named(collectives: Named) -> Iterator[None]:
         _NAMED.reset(token)
 
 
-def named_here() -> Named:
-    """Names that `named` has put in force."""
+def current_name_patterns() -> NamePatterns:
+    """Names that `counting_as_collectives` has put in force."""
     return _NAMED.get()
 
 
@@ -274,9 +274,9 @@ def _table() -> tuple[_Row, ...]:
 
 def _row(base: str, name: str) -> _Row | None:
     """First line of the table whose pattern is the name's."""
-    whole = base + _template(name)
+    full = base + _template(name)
     return next(
-        (row for row in _table() if row.pattern.fullmatch(whole if row.with_arguments else base)),
+        (row for row in _table() if row.pattern.fullmatch(full if row.with_arguments else base)),
         None,
     )
 

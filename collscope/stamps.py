@@ -186,7 +186,7 @@ class StampJudgement(msgspec.Struct, frozen=True):
 
     reason: npt.NDArray[np.int8]  # (rows,) BELIEVED, or why not
     long_waits: Ints  # believed collectives that are longer than all the rest
-    apart: Ints  # believed rows that stand far from all the rest
+    distant: Ints  # believed rows that stand far from all the rest
     overlaps: Ints  # rows that overlap others of their stream as cannot be, where they are many
     after_wait: Ints  # rows that end after the host waited for them, where they are many
     disordered: Ints  # rows out of the order of their stream's launches, where they are many
@@ -235,9 +235,9 @@ def judge(
         ((start % _US == 0) & (end % _US == 0)).all()
     )  # rounded to 0 where shorter
     zero = np.flatnonzero(kernels & (reason == BELIEVED) & (end == start) & (not in_microseconds))
-    apart = _apart(start, end, reason)
+    distant = _distant(start, end, reason)
     return StampJudgement(
-        reason, long_waits, apart, overlaps, _after_wait(end, launches, reason),
+        reason, long_waits, distant, overlaps, _after_wait(end, launches, reason),
         disordered, zero, int(kernels.sum()),
     )  # fmt: skip
 
@@ -470,7 +470,7 @@ def _judge_lengths(start: Ints, end: Ints, collective: Bools, reason: npt.NDArra
     return waits
 
 
-def _apart(start: Ints, end: Ints, reason: npt.NDArray[np.int8]) -> Ints:
+def _distant(start: Ints, end: Ints, reason: npt.NDArray[np.int8]) -> Ints:
     """Few rows at either end of the source, behind a gap longer than all the rest."""
     good = np.flatnonzero(reason == BELIEVED)
     few = max(1, len(good) // _EXCEPTIONAL)
@@ -507,7 +507,7 @@ def diagnostics(found: StampJudgement, excerpt: Callable[[int], str]) -> list[Di
         (Severity.DATA_LOSS, found.disordered, _DISORDERED),
         (Severity.DATA_LOSS, found.zero_length, _UNTIMED_KERNELS if untimed else _ZERO_LENGTH),
         (Severity.NOTICE, found.long_waits, _LONG_WAIT),
-        (Severity.NOTICE, found.apart, _APART),
+        (Severity.NOTICE, found.distant, _APART),
     )
     for severity, rows, what in kept:
         if len(rows):

@@ -60,8 +60,8 @@ def t_tail(t: float, freedom: float) -> float:
     f = max(freedom, 1.0)
     if f >= _NORMAL_FROM:
         return math.erfc(t / math.sqrt(2)) / 2
-    whole = f + t * t
-    both = _incomplete_beta(f / whole, t * t / whole, f / 2, 0.5)
+    total = f + t * t
+    both = _incomplete_beta(f / total, t * t / total, f / 2, 0.5)
     return both / 2 if t >= 0 else 1 - both / 2
 
 
@@ -275,10 +275,10 @@ def _effect(first: Samples, second: Samples) -> Effect:
             paired=True,
             by_round=by_round,
         )
-    return apart(_units(first), _units(second))
+    return unpaired_effect(_units(first), _units(second))
 
 
-def apart(first: Sequence[float], second: Sequence[float]) -> Effect:
+def unpaired_effect(first: Sequence[float], second: Sequence[float]) -> Effect:
     """Effect of two series of independent times, with the error that they show themselves."""
     logs = [[math.log(t) for t in times] for times in (first, second)]
     ratio = median(logs[1]) - median(logs[0])
@@ -380,8 +380,8 @@ def weighted_total(parts: Sequence[Effect], weights: Sequence[float]) -> Effect:
 
     Its error is not known as soon as that of one part with a weight is not.
     """
-    whole = sum(weights)
-    shares = [w / whole for w in weights]
+    weight_sum = sum(weights)
+    shares = [w / weight_sum for w in weights]
     counted = [(s, e) for s, e in zip(shares, parts, strict=True) if s]
     ratio = sum(s * e.log_ratio for s, e in counted)
     terms = [

@@ -135,13 +135,13 @@ def count(number: int | None, one: str, many: str | None = None) -> str:
     return f"{known} {one}" if number == 1 else f"{known} {many or one + 's'}"
 
 
-def count_of(some: int, whole: int, one: str, many: str | None = None) -> str:
+def count_of(some: int, total: int, one: str, many: str | None = None) -> str:
     """Some of a whole, with its noun.
 
     >>> count_of(1, 14, "class", "classes"), count_of(1, 1, "rank")
     ('1 of 14 classes', '1 of 1 rank')
     """
-    return f"{some} of {count(whole, one, many)}"
+    return f"{some} of {count(total, one, many)}"
 
 
 def are(number: int) -> str:

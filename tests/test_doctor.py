@@ -92,7 +92,7 @@ def test_the_recorder_is_held_against_the_library(libraries: Path) -> None:
     ],
 )
 def test_what_a_library_takes(library: str, version: str, words: str) -> None:
-    assert words in doctor.taken_by(library, version)
+    assert words in doctor.recorder_support(library, version)
 
 
 def test_runtime_without_driver_has_no_usable_gpu(libraries: Path) -> None:

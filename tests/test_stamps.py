@@ -150,12 +150,12 @@ def test_a_row_far_from_all_others_is_kept_and_told(by: int) -> None:
     alone = (HOUR + SECOND + by, HOUR + SECOND + by + 5_000, 3, False)
     found = _judge([*rows, alone])
     assert found.believed.all()
-    assert found.apart.tolist() == [40]
+    assert found.distant.tolist() == [40]
     assert [d.code for d in stamps.diagnostics(found, str)] == ["row_apart"]
     # Two periods of work are not apart, nor is the first kernel of a minute's work a minute before.
-    assert not len(_judge([*rows, *((s + by, e + by, k, c) for s, e, k, c in rows)]).apart)
+    assert not len(_judge([*rows, *((s + by, e + by, k, c) for s, e, k, c in rows)]).distant)
     long = [(s * 1000 + HOUR, e * 1000 + HOUR, k, c) for s, e, k, c in _steady(400)]
-    assert not len(_judge([(HOUR - 30 * SECOND, HOUR - 29 * SECOND, 0, False), *long]).apart)
+    assert not len(_judge([(HOUR - 30 * SECOND, HOUR - 29 * SECOND, 0, False), *long]).distant)
 
 
 def test_of_streams_that_run_several_rows_at_once_nothing_follows() -> None:

@@ -19,7 +19,7 @@ NO_TOLERANCES = {
     "match/kernels.py": {"NONE", "KL", "CL", "KE", "COUNTER_MASK"},
     "match/observations.py": {"COUNT_MODULO_2_32", "POINTERS_ONLY"},
     "match/observe.py": {"_CALL_TRACE"},
-    "match/recorded_transfers.py": {"_MOST", "_LIMIT", "_NOT_TOLD"},
+    "match/recorded_transfers.py": {"_MOST", "_LIMIT", "_NO_DATATYPE"},
     "match/communicators.py": {"_NO_CALLS"},
     "match/rows.py": {"UNKNOWN_LAUNCH"},
     "match/run.py": {"_MOST_LACKING"},

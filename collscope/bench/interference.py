@@ -18,7 +18,7 @@ from collscope.bench.start import check_start, error_of, read_csv, start_microbe
 from collscope.errors import CollscopeError, InputError, ReplayError, UsageError
 from collscope.ingest.commands import ingest_csvs
 from collscope.ingest.match import reading, require_matched
-from collscope.ingest.progress import SILENT
+from collscope.ingest.progress import NO_PROGRESS
 from collscope.model import Interference
 from collscope.parsers.interference_csv import parse
 from collscope.replay.build import Planned
@@ -200,7 +200,7 @@ def _overlapped(request: InterferenceRequest, target: Target) -> Planned:
             f"{target.db}: no class of run '{target.run}' overlaps compute kernels. Ingest the "
             "traces of its ranks, or measure a --sweep."
         )
-    planned = make_plan(Source(target.db, target.run), SILENT)
+    planned = make_plan(Source(target.db, target.run), NO_PROGRESS)
     known = {str(c.id) for c in planned.plan.classes}
     only = ",".join([i for i in ids if i in known][: request.limit])
     if not only:

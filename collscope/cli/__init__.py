@@ -22,7 +22,7 @@ from typer.core import TyperGroup
 
 from collscope import __version__
 from collscope.cli.deferred import Deferred
-from collscope.cli.options import discard, tell, unwritten
+from collscope.cli.options import discard_output, print_stderr, write_error_message
 from collscope.cli.values import HELP, convert_lightly
 from collscope.errors import CollscopeError, UsageError
 from collscope.outputs import begin_command
@@ -127,7 +127,7 @@ def _closed_pipe() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        discard(sys.stdout)
+        discard_output(sys.stdout)
         sys.exit(_CLOSED_PIPE)
 
 
@@ -207,7 +207,7 @@ collscope: what collectives cost a GPU job and what faster ones would save.
 
   collscope record -- torchrun train.py   log a job's collectives and report
   collscope ingest auto PATH...           read logs, profiles, traces and tables
-  collscope report --system h200          what they cost and what faster ones save
+  collscope report --system h200          their cost and possible savings
   collscope predict --with LABEL          the step time after a change
   collscope runs                          what the store holds
   collscope doctor                        what is installed and what is missing
@@ -238,7 +238,7 @@ def _root(
 _debug = False
 
 
-def _said_by_rank_0(error: CollscopeError) -> bool:
+def _printed_by_rank_0(error: CollscopeError) -> bool:
     """Whether another rank of the launcher prints this error: all ranks have one command line."""
     if not isinstance(error, UsageError):
         return False
@@ -306,15 +306,15 @@ def main() -> None:
     except CollscopeError as error:
         if _debug:
             traceback.print_exc()
-        elif not _said_by_rank_0(error):
-            tell(f"collscope: {error}")
+        elif not _printed_by_rank_0(error):
+            print_stderr(f"collscope: {error}")
         sys.exit(error.exit_code)
     except Exception as error:
-        said, status = _other_error(error)
+        message, status = _other_error(error)
         if _debug:
             traceback.print_exc()
         else:
-            tell(f"collscope: {said}")
+            print_stderr(f"collscope: {message}")
         sys.exit(status)
 
 
@@ -331,8 +331,8 @@ def _other_error(error: Exception) -> tuple[str, int]:
     """Message and exit code of an error that no command raised for its user."""
     if isinstance(error, OSError):
         if not _flushed(sys.stdout):
-            discard(sys.stdout)
-            return unwritten(error), 3
+            discard_output(sys.stdout)
+            return write_error_message(error), 3
         where = error.filename or "a file"
         return f"{where}: {error.strerror}. Check its name, permissions and disk.", 3
     if isinstance(error, ModuleNotFoundError) and error.name is not None:

@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from collscope.cli.options import append, tell, write, write_bytes
+from collscope.cli.options import append, print_stderr, write, write_bytes
 from collscope.errors import InputError, UsageError
 
 ENDINGS = {
@@ -97,4 +97,4 @@ def _add_to_summary(answer: str, path: Path) -> None:
     try:
         append(answer, path)
     except InputError as error:
-        tell(f"collscope: {SUMMARY}: {error}")
+        print_stderr(f"collscope: {SUMMARY}: {error}")

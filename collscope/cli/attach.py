@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, checked_label, summarise, tell
+from collscope.cli.options import DEFAULT_DB, Db, checked_label, print_stderr, summarise
 from collscope.cli.progress import progress
 from collscope.cli.record import print_report
 from collscope.cli.values import complete_run
@@ -79,18 +79,20 @@ def attach(
         try:
             with armed(arm, disarm, by_hand):
                 recorders = count(found.processes, "recorder")
-                tell(
+                print_stderr(
                     f"collscope: {recorders} of {folder} armed, level {found.armed_level}, for"
                     f" {seconds:g} s. {_GRAPHS} Ctrl-C disarms."
                 )
                 for fault in found.faults:
-                    tell(f"collscope: GPU times are not recorded: {fault}.")
+                    print_stderr(f"collscope: GPU times are not recorded: {fault}.")
                 ended.wait(seconds)
         except NotDisarmedError as error:
             failed = error
     time.sleep(_SETTLE_S)
     if found.levels == {"off"} and (few := _recording(followed)) < found.processes:
-        tell(f"collscope: {count_of(few, found.processes, 'recorder')} recorded a call. {_SILENT}")
+        print_stderr(
+            f"collscope: {count_of(few, found.processes, 'recorder')} recorded a call. {_SILENT}"
+        )
     summarise(
         lambda: commands.ingest_auto([str(folder)], db, name, Reading(progress())), strict=False
     )
@@ -104,10 +106,10 @@ def _recording(followed: Followed) -> int:
     return len({process for process, _, fresh in followed.poll() if fresh.launched})
 
 
-_Ways = tuple["Callable[[], None]", "Callable[[], None]", str]
+_Control = tuple["Callable[[], None]", "Callable[[], None]", str]
 
 
-def _service(address: str, found: Recorders) -> _Ways:
+def _service(address: str, found: Recorders) -> _Control:
     """How to arm and disarm through the RAS service.
 
     raises  UsageError where the recorders write the mask by themselves
@@ -129,7 +131,7 @@ def _service(address: str, found: Recorders) -> _Ways:
     return arm, partial(set_profiler_mask, address, DISARMED[level]), by_hand
 
 
-def _control(path: str, found: Recorders) -> _Ways:
+def _control(path: str, found: Recorders) -> _Control:
     """How to arm and disarm through the recorder's control file."""
     from collscope.ingest.attach import level_in, write_level
 

@@ -64,18 +64,18 @@ Collective = Annotated[
 @contextmanager
 def _named(collectives: list[str] | None) -> Iterator[None]:
     """Names that `--collective` gives, in force while the sources are read."""
-    from collscope.kernel_names import named, read_named
+    from collscope.kernel_names import counting_as_collectives, parse_name_patterns
 
     given: list[str] = []
     for one in collectives or ():
         given += _lines(Path(one[1:])) if one.startswith("@") else [one]
     try:
-        patterns = read_named(given)
+        patterns = parse_name_patterns(given)
     except ValueError as error:
         raise UsageError(
             f"--collective: {error}. Name an operation as reports do, such as AllReduce."
         ) from None
-    with named(patterns):
+    with counting_as_collectives(patterns):
         yield
 
 
@@ -101,7 +101,7 @@ def _reading(max_size: int | None) -> Reading:
     return Reading(progress(), max_size)
 
 
-class _How(msgspec.Struct, frozen=True):
+class _ReadOptions(msgspec.Struct, frozen=True):
     """Options of how files are read, and what is printed of them."""
 
     max_size: int | None
@@ -111,7 +111,7 @@ class _How(msgspec.Struct, frozen=True):
     quiet: bool
 
 
-def _ingest(ingest: Callable[[Reading], list[Ingested]], how: _How) -> None:
+def _ingest(ingest: Callable[[Reading], list[Ingested]], how: _ReadOptions) -> None:
     """Ingest with the workers that were asked for; a rank that serves as one prints nothing."""
     from collscope.ingest.workers import workers
     from collscope.replay.mpi import launched
@@ -141,7 +141,7 @@ def ingest_log(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from collscope.ingest import commands
 
-    how = _How(max_size, jobs, dask, strict, quiet)
+    how = _ReadOptions(max_size, jobs, dask, strict, quiet)
     _ingest(lambda reading: commands.ingest_logs(paths, db, run, reading), how)
 
 
@@ -194,7 +194,7 @@ def ingest_trace(
     from collscope.ingest import commands
 
     with _named(collective):
-        how = _How(max_size, jobs, dask, strict, quiet)
+        how = _ReadOptions(max_size, jobs, dask, strict, quiet)
         _ingest(lambda reading: commands.ingest_traces(paths, db, run, reading, steps), how)
 
 
@@ -254,9 +254,9 @@ def ingest_table(
     from collscope.ingest import commands
     from collscope.parsers.hints import table_hints
 
-    said = table_hints(op, nranks, nnodes, datatype, label)
+    hints = table_hints(op, nranks, nnodes, datatype, label)
     summarise(
-        lambda: commands.ingest_tables(paths, db, run, said, _reading(max_size)),
+        lambda: commands.ingest_tables(paths, db, run, hints, _reading(max_size)),
         strict,
         quiet=quiet,
     )
@@ -316,5 +316,5 @@ def ingest_auto(
     from collscope.ingest import commands
 
     with _named(collective):
-        how = _How(max_size, jobs, dask, strict, quiet)
+        how = _ReadOptions(max_size, jobs, dask, strict, quiet)
         _ingest(lambda reading: commands.ingest_auto(paths, db, run, reading), how)

@@ -193,15 +193,15 @@ def append(text: str, output: Path) -> None:
 def write_figures(figures: Sequence[Figure], path: Path, why_none: str) -> None:
     """Write the page's figures into the file of `--plot`, and name it; say why there are none."""
     if not figures:
-        tell(f"plot: nothing to draw: {why_none}")
+        print_stderr(f"plot: nothing to draw: {why_none}")
         return
     from collscope.reports.rendering.plot import write_plot
 
     write_plot(figures, path)
-    tell(f"plot: {path}")
+    print_stderr(f"plot: {path}")
 
 
-def tell(text: str) -> None:
+def print_stderr(text: str) -> None:
     """Write a line to standard error.
 
     Where it cannot be written, as on a full disk, the exit code still reports what became of the
@@ -211,7 +211,7 @@ def tell(text: str) -> None:
         sys.stderr.write(one_line(text) + "\n")
         sys.stderr.flush()
     except OSError:
-        discard(sys.stderr)
+        discard_output(sys.stderr)
 
 
 def _print(text: str) -> None:
@@ -226,16 +226,16 @@ def _print(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        discard(sys.stdout)
-        raise InputError(unwritten(error)) from error
+        discard_output(sys.stdout)
+        raise InputError(write_error_message(error)) from error
 
 
-def unwritten(error: OSError) -> str:
+def write_error_message(error: OSError) -> str:
     """The message where standard output cannot be written."""
     return f"standard output: {error.strerror}. Make room, or write to a file."
 
 
-def discard(stream: TextIO) -> None:
+def discard_output(stream: TextIO) -> None:
     """Standard output or error cannot be written: drop what is left, which Python would try at its
     end.
     """
@@ -257,9 +257,9 @@ def summarise(
     try:
         results = ingest()
     except IngestInterruptedError as error:
-        _tell(error.results, quiet=quiet)
+        _print_results(error.results, quiet=quiet)
         raise
-    _tell(results, quiet=quiet)
+    _print_results(results, quiet=quiet)
     unmatched = [d.message for r in results for d in r.diagnostics if d.code == MATCH_FAILED]
     if unmatched:
         raise InputError(f"{unmatched[0]} What was read is in the store.")
@@ -272,7 +272,7 @@ def summarise(
     return results
 
 
-def _tell(results: list[Ingested], *, quiet: bool) -> None:
+def _print_results(results: list[Ingested], *, quiet: bool) -> None:
     from collscope.ingest.result import summary_lines
     from collscope.reports.rendering.text import WIDTH, terminal_width
 

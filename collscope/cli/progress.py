@@ -9,34 +9,34 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from collscope.ingest.progress import SILENT, Progress
+from collscope.ingest.progress import NO_PROGRESS, Progress
 from collscope.units import count_of
 
 _SILENT_S = 1.0  # shorter ingests print no line
 _EVERY_S = 0.2
-_TOLD = 0.05  # of all bytes: before that, the rate of the first files does not predict the rest
+_MIN_DONE_SHARE = 0.05  # of all bytes: before that, the rate of the first files is no guide
 _CLEAR = "\r\x1b[K"
 _COLUMNS = 80  # of a terminal of unknown width
 
 
 def progress() -> Progress:
     """A line on standard error where that is a terminal, else nothing."""
-    return Line() if sys.stderr is not None and sys.stderr.isatty() else SILENT
+    return Line() if sys.stderr is not None and sys.stderr.isatty() else NO_PROGRESS
 
 
-def told(files: str, done_bytes: int, all_bytes: int, seconds: float) -> str:
+def progress_text(files: str, done_bytes: int, all_bytes: int, seconds: float) -> str:
     """How far a job is, its rate and the time left at that rate.
 
     all_bytes  0 where unknown, such as standard input
 
-    >>> told("3 of 72 files", 45 << 20, 360 << 20, 9.0)
+    >>> progress_text("3 of 72 files", 45 << 20, 360 << 20, 9.0)
     '3 of 72 files, 45 of 360 MiB, 5 MiB/s, 63 s left'
-    >>> told("0 of 72 files", 1 << 20, 360 << 20, 9.0)
+    >>> progress_text("0 of 72 files", 1 << 20, 360 << 20, 9.0)
     '0 of 72 files, 1 of 360 MiB, 9 s so far'
     """
     done, every = (f"{value / (1 << 20):.3g}" for value in (done_bytes, all_bytes))
     of = f"{done} of {every} MiB" if all_bytes else f"{done} MiB"
-    if not all_bytes or done_bytes < _TOLD * all_bytes:
+    if not all_bytes or done_bytes < _MIN_DONE_SHARE * all_bytes:
         return f"{files}, {of}, {seconds:.0f} s so far"
     rate = done_bytes / seconds
     left = (all_bytes - done_bytes) / rate
@@ -96,7 +96,7 @@ class Line(Progress):
             return f"{files}, matching the calls of all ranks, {seconds:.0f} s so far"
         known = [(self._done.get(path, 0), size) for path, size in self._sizes.items()]
         done = sum(min(done, size) if size else done for done, size in known)
-        return told(files, done, sum(size for _, size in known), seconds)
+        return progress_text(files, done, sum(size for _, size in known), seconds)
 
 
 def _size(path: str) -> int:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collscope.cli.options import DEFAULT_DB, Db, Run, checked_output, summarise, tell, write
+from collscope.cli.options import (
+    DEFAULT_DB,
+    Db,
+    Run,
+    checked_output,
+    print_stderr,
+    summarise,
+    write,
+)
 from collscope.cli.progress import progress
 from collscope.ingest.progress import Reading
 
@@ -106,27 +114,27 @@ def record(
     recorded = run_recorded(command, chosen, options)
     if not recorded.files:
         discard(chosen)
-        tell(f"collscope: {_NO_RECORDING if options.recorder else _NO_LOG_WRITTEN}")
+        print_stderr(f"collscope: {_NO_RECORDING if options.recorder else _NO_LOG_WRITTEN}")
         raise typer.Exit(recorded.exit_code)
     for note in cost_notes(recorded, chosen):
-        tell(f"collscope: {note}")
+        print_stderr(f"collscope: {note}")
     read = chosen / RECORDINGS if recorded.recordings else chosen
     if options.recorder and options.log:
-        tell(f"collscope: {_LOG_KEPT.format(chosen) if recorded.recordings else _LOG_READ}")
+        print_stderr(f"collscope: {_LOG_KEPT.format(chosen) if recorded.recordings else _LOG_READ}")
     try:
         results = summarise(
             lambda: commands.ingest_auto([str(read)], db, run, Reading(progress())), strict=False
         )
         if held and any(result.status == "added" for result in results):
-            tell(
+            print_stderr(
                 f"collscope: run '{run}' of {db} already held other files; this job was added to "
                 f"them. To store it separately: collscope ingest auto {read} --run NAME."
             )
         print_report(db, run, html)
     except InputError as error:
         # The job's own outcome counts: what it wrote may be too little for a report.
-        tell(f"collscope: {error}")
-        tell(f"collscope: {_NO_LOG}")
+        print_stderr(f"collscope: {error}")
+        print_stderr(f"collscope: {_NO_LOG}")
     raise typer.Exit(recorded.exit_code)
 
 
@@ -152,10 +160,10 @@ def _options(
         )
     plugin = installed_recorder()
     if plugin is None:
-        tell(f"collscope: {_NO_PLUGIN}")
+        print_stderr(f"collscope: {_NO_PLUGIN}")
     other = os.environ.get("NCCL_PROFILER_PLUGIN")
     if plugin is not None and other not in (None, str(plugin)):
-        tell(f"collscope: NCCL_PROFILER_PLUGIN is {other}. {_OTHER_PLUGIN}")
+        print_stderr(f"collscope: NCCL_PROFILER_PLUGIN is {other}. {_OTHER_PLUGIN}")
         plugin = None
     needed = plugin is None or kernel_trace or _needs_log(level)
     return RecordOptions(kernel_trace, False, plugin, level, needed if log is None else log)
@@ -169,14 +177,14 @@ def _needs_log(level: str) -> bool:
     found = collective_libraries()
     for library, version in found:
         if version in KERNEL_FAULTS and level != "calls":
-            tell(f"collscope: {KERNEL_FAULTS[version]}. Record with --level calls.")
+            print_stderr(f"collscope: {KERNEL_FAULTS[version]}. Record with --level calls.")
         if has_unseen_kernels(library, version):
-            tell(f"collscope: {library} {version}: {_DDA}")
+            print_stderr(f"collscope: {library} {version}: {_DDA}")
     too_old = [
         f"{library} {version}" for library, version in found if profiler_interface(version) is None
     ]
     if found and len(too_old) == len(found):
-        tell(
+        print_stderr(
             f"collscope: {', '.join(too_old)} has no profiler interface for the recorder. {_LOGGED}"
         )
     return len(too_old) == len(found) > 0 or any(has_unseen_kernels(*one) for one in found)
@@ -187,12 +195,12 @@ def _held(db: Path, run: str) -> bool:
 
     raises  InputError when the store cannot be used, which is better known before the job runs
     """
-    from collscope.store.connection import explained, open_readonly
+    from collscope.store.connection import open_readonly, sqlite_errors_as_input_errors
     from collscope.store.runs import has_sources
 
     if not db.exists():
         return False
-    with closing(open_readonly(db)) as connection, explained(db):
+    with closing(open_readonly(db)) as connection, sqlite_errors_as_input_errors(db):
         return has_sources(connection, run)
 
 

@@ -28,7 +28,7 @@ from collscope.cli.options import (
     RowsFormatOption,
     Run,
     checked_label,
-    tell,
+    print_stderr,
     write_figures,
 )
 from collscope.cli.values import complete_label, complete_run, complete_system
@@ -166,7 +166,7 @@ def sql(
         found = store.sql(query or VIEWS, timeout_s=timeout or None)
         unmatched = store.unmatched()
     for run, why in unmatched.items():
-        tell(f"collscope: {db}: {unmatched_text(run, why)}")
+        print_stderr(f"collscope: {db}: {unmatched_text(run, why)}")
 
     def rendered(fmt: str) -> str | bytes:
         if not query and fmt == "text":
@@ -194,7 +194,7 @@ def _ended_after(timeout_s: float) -> Iterator[None]:
     from collscope.store.query import not_done
 
     def end() -> None:
-        tell(f"collscope: query: {not_done(timeout_s)}")
+        print_stderr(f"collscope: query: {not_done(timeout_s)}")
         os._exit(UsageError.exit_code)  # nothing was written, and the store is only read
 
     watch = threading.Timer(min(timeout_s + _GRACE_S, threading.TIMEOUT_MAX), end)

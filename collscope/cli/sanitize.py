@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from collscope.cli.options import tell, write
+from collscope.cli.options import print_stderr, write
 
 
 def sanitize(
@@ -33,4 +33,4 @@ def sanitize(
     found = copy(source, target, key)
     write(f"{target}: {count(found.files, 'file')}, {count(found.names, 'name')} replaced", None)
     for refused in found.refused:
-        tell(f"{refused.path}: no copy: {refused.reason}")
+        print_stderr(f"{refused.path}: no copy: {refused.reason}")

@@ -116,7 +116,7 @@ def tune(
         timeout_s=timeout,
     )
     options = Options((), tuple(env or ()), None, ranks, replayer, mpiexec)
-    asked = TuneOptions(
+    tune_options = TuneOptions(
         source=Source(db, run, tuple(logs or ()), plan),
         choice=Choice(only, min_share, limit, scale_ranks),
         session=make_session(method, options),
@@ -130,7 +130,7 @@ def tune(
         time_limit_s=time_limit,
         seed=seed,
     )
-    request, notices = make_request(asked, progress())
+    request, notices = make_request(tune_options, progress())
     try:
         if dry_run:
             found, error = dry_tune(request, notices), None

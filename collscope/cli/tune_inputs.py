@@ -76,8 +76,8 @@ def make_request(
     raises  UsageError for words that cannot be read; InputError for an unusable source
     """
     _named_once(options.candidates)
-    whole, job, time = _read(options, progress)
-    planned = command.choose(whole, options.choice)
+    every_class, job, time = _read(options, progress)
+    planned = command.choose(every_class, options.choice)
     given = dict(options.session.environment)
     logged = {k: v for k, v in job.variables.items() if may_come_from_logs(k, v)}
     left_out = tuple(
@@ -99,7 +99,7 @@ def make_request(
         tuple(sorted(kept.items())),
         tuple(_candidate(text) for text in options.candidates),
         _named(options.named),
-        _time(options, _part(time, whole, planned)),
+        _time(options, _part(time, every_class, planned)),
         {} if options.system is None else _roofs(options.system, planned),
         None if options.system is None else load_system(options.system),
         job.seen,
@@ -143,9 +143,9 @@ def _fraction(connection: sqlite3.Connection, run: str) -> JobTime:
     return JobTime(None, transfers, exposed, basis)
 
 
-def _part(time: JobTime, whole: Planned, chosen: Planned) -> JobTime:
+def _part(time: JobTime, every_class: Planned, chosen: Planned) -> JobTime:
     """The fraction of the classes chosen, by what all of them weigh in the job."""
-    weight = weights(whole)
+    weight = weights(every_class)
     total = sum(weight.values())
     if time.fraction is None or len(chosen.plan.classes) == len(weight) or not total:
         return time

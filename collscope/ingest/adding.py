@@ -12,7 +12,7 @@ from collscope.ingest.result import Ingested
 from collscope.model import Diagnostic, Severity
 from collscope.store import sources
 from collscope.store.connection import transaction
-from collscope.store.measurements import forget_source
+from collscope.store.measurements import remove_source_by_hash
 
 # Why a file is unusable, where it is nothing that its kind of file could have.
 OTHER_KIND, EMPTY, CUT = "other_kind", "empty", "truncated_compression"
@@ -41,22 +41,22 @@ def add_source(  # noqa: PLR0913 - where to, what, and whether again
     diagnostics: list[Diagnostic],
     insert: Callable[[int, int], None],
     *,
-    again: bool = False,
+    reread: bool = False,
 ) -> str:
     """Put a source with all that it holds into a run, in one transaction.
 
     diagnostics  stored with it; gets a notice when the path is in the run with other bytes
     insert   puts its records there; called with the keys of the run and of the source
-    again    the same source is replaced when it is there
+    reread   the same source is replaced when it is there
     returns  what became of it: added, replaced, or known, with nothing stored
     raises   InputError when the store refuses
     """
     with transaction(connection, db):
         status = "added"
         if sources.has_source(connection, run, row.sha256):
-            if not again:
+            if not reread:
                 return "known"
-            forget_source(connection, run, row.sha256)
+            remove_source_by_hash(connection, run, row.sha256)
             status = "replaced"
         run_key = sources.run_id(connection, run)
         older = None if row.path == STDIN else sources.same_path(connection, run_key, row)

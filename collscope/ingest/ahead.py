@@ -10,7 +10,7 @@ from concurrent.futures import BrokenExecutor, Future
 from pathlib import Path
 
 from collscope.errors import UnreadableError
-from collscope.ingest.parts import Job, Part, read_part
+from collscope.ingest.parts import Job, LogPart, read_part
 from collscope.ingest.paths import STDIN
 from collscope.ingest.workers import Workers
 
@@ -29,10 +29,10 @@ class PartsAhead:
         self._workers = workers
         self._job = job
         self._waiting = [path for path in paths if path != STDIN and Path(path).is_file()]
-        self._begun: dict[str, Future[Part]] = {}
+        self._begun: dict[str, Future[LogPart]] = {}
         self._begin()
 
-    def take(self, path: str) -> Part | None:
+    def take(self, path: str) -> LogPart | None:
         """The part of a file; None where the caller is to read it.
 
         raises  UnreadableError when it cannot be read

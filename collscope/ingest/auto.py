@@ -11,7 +11,7 @@ import msgspec
 
 from collscope.ingest.adding import CUT, EMPTY, OTHER_KIND, unusable
 from collscope.ingest.files import HEAD_BYTES, Input
-from collscope.ingest.logs import OWN, store_log, tells_nothing
+from collscope.ingest.logs import OWN, has_no_content, store_log
 from collscope.ingest.measurements import CSV, TABLE, ingest_csv, ingest_table
 from collscope.ingest.metrics import METRIC, ingest_metric
 from collscope.ingest.profiles import PROFILE, ingest_profile
@@ -45,7 +45,7 @@ _EXPORTS = {
 }
 
 
-class _Into(msgspec.Struct, frozen=True):
+class _Destination(msgspec.Struct, frozen=True):
     """Where files go."""
 
     connection: sqlite3.Connection
@@ -66,11 +66,11 @@ def ingest_any(
     raises   InputError when the file cannot be read or the store refuses
     """
     refused = _of_another_program(file)
-    into = _Into(connection, db, run, report)
+    into = _Destination(connection, db, run, report)
     return _ingest_kinds(into, file) if refused is None else [refused]
 
 
-def _ingest_kinds(into: _Into, file: Input) -> list[Ingested]:
+def _ingest_kinds(into: _Destination, file: Input) -> list[Ingested]:
     head = file.head(DOCUMENT_BYTES + 1)
     # Of a JSON document figures are read, and no lines of tables.
     small = len(head) <= DOCUMENT_BYTES
@@ -135,18 +135,18 @@ def _is_json(head: bytes) -> bool:
 
 def _is_pure(log: Scanned) -> bool:
     pure = log.found.is_log and not log.found.counters["foreign"] and not log.own
-    return pure and not tells_nothing(log)
+    return pure and not has_no_content(log)
 
 
-def _put_log(into: _Into, log: Scanned) -> Ingested | None:
-    return None if tells_nothing(log) else store_log(into.connection, into.db, into.run, log)
+def _put_log(into: _Destination, log: Scanned) -> Ingested | None:
+    return None if has_no_content(log) else store_log(into.connection, into.db, into.run, log)
 
 
-def _put_metric(into: _Into, file: Input) -> Ingested:
+def _put_metric(into: _Destination, file: Input) -> Ingested:
     return ingest_metric(into.connection, into.db, into.run, file, MetricHints(), rated=True)
 
 
-_PUT: dict[str, Callable[[_Into, Input], Ingested]] = {
+_PUT: dict[str, Callable[[_Destination, Input], Ingested]] = {
     TRACE: lambda into, file: ingest_trace(into.connection, into.db, into.run, file),
     CSV: lambda into, file: ingest_csv(into.connection, into.db, into.run, file, None, None),
     PROFILE: lambda into, file: ingest_profile(into.connection, into.db, into.run, file),

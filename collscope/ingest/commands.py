@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from collscope.errors import InputError, UnreadableError
 from collscope.ingest.files import ArchiveError, Input, open_input
 from collscope.ingest.paths import STDIN, Expanded, expand, printable
-from collscope.ingest.progress import USUAL, Reading
-from collscope.ingest.read import READERS, each
+from collscope.ingest.progress import DEFAULT_READING, Reading
+from collscope.ingest.read import READERS, read_members
 from collscope.ingest.scan import ScansAhead
-from collscope.kernel_names import named_here
+from collscope.kernel_names import current_name_patterns
 from collscope.outputs import note_input
-from collscope.store.connection import explained, open_store, remove_empty
+from collscope.store.connection import open_store, remove_empty, sqlite_errors_as_input_errors
 from collscope.units import count_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ SELECT EXISTS (SELECT 1 FROM sources WHERE run = :run AND kind = 'log')
 """
 
 
-def ingest_logs(paths: list[str], db: Path, run: str, reading: Reading = USUAL) -> list[Ingested]:
+def ingest_logs(
+    paths: list[str], db: Path, run: str, reading: Reading = DEFAULT_READING
+) -> list[Ingested]:
     """Put logs into a run and match its calls.
 
     raises  InputError when none of the paths holds a usable log
@@ -67,7 +69,7 @@ def ingest_logs(paths: list[str], db: Path, run: str, reading: Reading = USUAL) 
 
 
 def ingest_profiles(
-    paths: list[str], db: Path, run: str, reading: Reading = USUAL
+    paths: list[str], db: Path, run: str, reading: Reading = DEFAULT_READING
 ) -> list[Ingested]:
     """Put profiles into a run.
 
@@ -84,7 +86,7 @@ def ingest_traces(
     paths: list[str],
     db: Path,
     run: str,
-    reading: Reading = USUAL,
+    reading: Reading = DEFAULT_READING,
     steps: int | None = None,
 ) -> list[Ingested]:
     """Put traces, recordings and tables of totals into a run, and match its calls.
@@ -102,7 +104,7 @@ def ingest_csvs(
     run: str,
     nranks: int | None = None,
     label: str | None = None,
-    reading: Reading = USUAL,
+    reading: Reading = DEFAULT_READING,
 ) -> list[Ingested]:
     """Put replay CSVs into a run; `nranks` and `label` as `collscope.ingest.replays` has them.
 
@@ -117,7 +119,7 @@ def ingest_csvs(
 
 
 def ingest_tables(
-    paths: list[str], db: Path, run: str, hints: TableHints, reading: Reading = USUAL
+    paths: list[str], db: Path, run: str, hints: TableHints, reading: Reading = DEFAULT_READING
 ) -> list[Ingested]:
     """Put benchmark tables into a run; `hints` hold for every file.
 
@@ -131,7 +133,7 @@ def ingest_tables(
 
 
 def ingest_metrics(
-    paths: list[str], db: Path, run: str, hints: MetricHints, reading: Reading = USUAL
+    paths: list[str], db: Path, run: str, hints: MetricHints, reading: Reading = DEFAULT_READING
 ) -> list[Ingested]:
     """Put an application's figures into a run; `hints` hold for every file.
 
@@ -144,7 +146,9 @@ def ingest_metrics(
     )
 
 
-def ingest_auto(paths: list[str], db: Path, run: str, reading: Reading = USUAL) -> list[Ingested]:
+def ingest_auto(
+    paths: list[str], db: Path, run: str, reading: Reading = DEFAULT_READING
+) -> list[Ingested]:
     """Put each path into a run as every kind that `collscope.ingest.auto` finds in it.
 
     raises  InputError when none of the paths is usable
@@ -169,7 +173,7 @@ def _ingest(
     kind: str, paths: list[str], db: Path, run: str, one: _Ingest, reading: Reading
 ) -> list[Ingested]:
     def every(connection: sqlite3.Connection, path: str) -> list[Ingested]:
-        return each(path, reading.most_bytes, lambda file: [one(connection, file)])
+        return read_members(path, reading.most_bytes, lambda file: [one(connection, file)])
 
     return _ingest_all(expand(paths), db, run, every, reading, kind)
 
@@ -181,7 +185,7 @@ def _ahead(files: list[str], reading: Reading, kind: str | None, run: str) -> Pa
     from collscope.ingest.ahead import PartsAhead
     from collscope.ingest.parts import Job
 
-    patterns = tuple((pattern.pattern, op) for pattern, op in named_here())
+    patterns = tuple((pattern.pattern, op) for pattern, op in current_name_patterns())
     job = Job(kind or "auto", run, reading.most_bytes, patterns, str(Path.cwd()))
     return PartsAhead(reading.workers, job, files)
 
@@ -240,9 +244,9 @@ def _ingest_all(  # noqa: PLR0913, PLR0917 - what, where to, how
                 progress.finish(path)
             done = len(files)
             progress.match()
-            told = match_stored(connection, db, run)
+            notices = match_stored(connection, db, run)
             if ahead is not None and ahead.lost:
-                told.append(
+                notices.append(
                     Diagnostic(Severity.NOTICE, "worker_lost", _LOST_TEXT, count=ahead.lost)
                 )
             if connection.execute(_SIZES_BY_LOGS, {"run": run}).fetchone()[0]:
@@ -267,8 +271,8 @@ def _ingest_all(  # noqa: PLR0913, PLR0917 - what, where to, how
         other = None if same else _other_kind(files[0], str(kind))
         remedy = f" It looks like a {other}: use 'collscope ingest {other}'." if other else ""
         raise InputError(f"{results[0].path}{more}: {reason}. Nothing was stored.{remedy}")
-    of_run = Ingested(f"run '{run}'", "matched", diagnostics=tuple(told))
-    return [*results, of_run] if told else results
+    of_run = Ingested(f"run '{run}'", "matched", diagnostics=tuple(notices))
+    return [*results, of_run] if notices else results
 
 
 def _without(result: Ingested, code: str) -> Ingested:
@@ -315,7 +319,7 @@ def _store(db: Path) -> Iterator[sqlite3.Connection]:
 
     connection = open_store(db)
     try:
-        with explained(db):
+        with sqlite_errors_as_input_errors(db):
             match_due(connection, db)
             yield connection
     finally:

@@ -144,7 +144,7 @@ class Input:
             self._head = b"".join(parts)[:most_bytes]
         return self._head[:most_bytes]
 
-    def whole(self) -> bytes:
+    def read_all(self) -> bytes:
         """All bytes.
 
         raises  UnreadableError, also for more than are kept in memory
@@ -167,7 +167,7 @@ class Input:
 
         raises  UnreadableError, also for more than is kept in memory
         """
-        return text_of(self.whole())
+        return text_of(self.read_all())
 
     @contextmanager
     def database(self) -> Iterator[sqlite3.Connection | None]:
@@ -180,7 +180,7 @@ class Input:
             self._copy = self._held.enter_context(temporary_folder("profile")) / "profile.db"
             with self._copy.open("wb+") as out:
                 out.writelines(self.chunks())
-                size = out.tell()
+                size = out.seek(0, os.SEEK_END)
                 out.seek(0)
                 self.cut_database = size < database_bytes(out.read(100))
         with ExitStack() as stack:
@@ -258,7 +258,7 @@ class Input:
             if at == 0 and self._first:
                 return self._first
             if at < self._read_bytes:
-                return self._again(at)
+                return self._reread(at)
             block = self._file.read(CHUNK_BYTES) if self._end is None else b""
         except OSError as error:
             raise UnreadableError(self.path, f"{error.strerror}", "Check the file") from error
@@ -275,7 +275,7 @@ class Input:
         self._read_bytes += len(block)
         return block
 
-    def _again(self, at: int) -> bytes:
+    def _reread(self, at: int) -> bytes:
         """Bytes that were read before."""
         kept = self._file if self._spool is None else self._spool
         kept.seek(at)

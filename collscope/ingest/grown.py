@@ -7,8 +7,8 @@ import sqlite3
 from collscope.ingest.observation_blob import decode
 from collscope.ingest.paths import STDIN
 from collscope.ingest.stored_calls import load_handles
-from collscope.match.copies import LogRows, holds
-from collscope.store.sources import forget
+from collscope.match.copies import LogRows, extends
+from collscope.store.sources import remove_source
 
 # Of each path of a run: its logs, the earlier before the later.
 _SAME_PATH = """
@@ -34,8 +34,8 @@ def forget_grown(connection: sqlite3.Connection, run: int) -> int:
     """
     gone: set[int] = set()
     for earlier, later in connection.execute(_SAME_PATH, (run, STDIN)).fetchall():
-        if earlier not in gone and holds(_read(connection, later), _read(connection, earlier)):
-            forget(connection, earlier)
+        if earlier not in gone and extends(_read(connection, later), _read(connection, earlier)):
+            remove_source(connection, earlier)
             gone.add(earlier)
     return len(gone)
 

@@ -87,7 +87,7 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
     return Ingested(path, "added", row.dialect, counts, tuple(diagnostics))
 
 
-def tells_nothing(log: Scanned) -> bool:
+def has_no_content(log: Scanned) -> bool:
     """True for messages of the library without a communicator, a link, a setting or a fact."""
     counters = log.found.counters
     if not counters["messages"] or any(counters[n] for n in PARSED if n != "messages"):
@@ -179,7 +179,7 @@ def _insert(connection: sqlite3.Connection, run: str, log: _Parsed) -> None:
     first = sources.insert_processes(connection, source, log.scan.processes)
     handles = log.observed.observations.handles
     first_handle = sources.insert_handles(connection, first, handles)
-    lives = sources.Lives(first_handle, handles, log.records)
+    lives = sources.HandlesByPointer(first_handle, handles, log.records)
     messages = log.scan.messages
     texts = dict(zip(messages.line.tolist(), messages.text, strict=True))
     keys = sources.LogKeys(source, first, lives, texts)

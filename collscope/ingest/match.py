@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from collscope.errors import InputError
 from collscope.store.connection import (
     DAMAGED,
-    explained,
     open_readonly,
     open_store,
     snapshot,
+    sqlite_errors_as_input_errors,
     transaction,
     wrong_values,
 )
@@ -54,7 +54,7 @@ MATCH_FAILED = "match_failed"  # the diagnostic of a run that could not be match
 _INTERRUPTED = "its ingest was interrupted, or is not finished yet"
 _WHY = 200  # characters of a reason
 # What makes a run's numbers those of more, or less, than one job, and kernel times of no class.
-_SAID = (
+_NOTICE_CODES = (
     "several_jobs",
     "counted_once",
     "grown_log",
@@ -83,7 +83,7 @@ def match_stored(connection: sqlite3.Connection, store: Path, run: str) -> list[
     Of several processes that ingest at once, the one that adds the last source has the last word.
     A run, or a period of it, that cannot be matched is marked, and other runs stay readable.
 
-    returns  the notices of an ingest (`_SAID`); none where nothing changed
+    returns  the notices of an ingest (`_NOTICE_CODES`); none where nothing changed
     """
     # Imported here, as they take longer than many a command that only reads.
     from collscope.ingest.periods import read_periods
@@ -151,9 +151,9 @@ def _matched(connection: sqlite3.Connection, store: Path, run: int) -> list[Diag
     from collscope.ingest.stored_calls import (
         has_logs,
         has_traces,
+        is_superseded,
         load_run,
         store_matching,
-        superseded,
         with_parts_joined,
         without_copies,
     )
@@ -178,12 +178,12 @@ def _matched(connection: sqlite3.Connection, store: Path, run: int) -> list[Diag
         traces = has_traces(connection, run)
         traced = _match_traces(connection, run, matched) if traces else None
     with transaction(connection, store):
-        if superseded(connection, run, given):
+        if is_superseded(connection, run, given):
             return []
         first_call = store_matching(connection, run, given, matched, waits)
         if traced is not None:
             traced(first_call)
-    return [d for d in matched.diagnostics if d.code in _SAID]
+    return [d for d in matched.diagnostics if d.code in _NOTICE_CODES]
 
 
 def rematch(store: Path, run: str) -> list[Diagnostic]:
@@ -258,11 +258,11 @@ def _of_processes(
     from collscope.ingest.stored_calls import processes_in_two_logs, shared_gpus
     from collscope.model import Diagnostic, Severity
 
-    apart = processes_in_two_logs(connection, run) - originals.copied_processes - rotated
+    doubled = processes_in_two_logs(connection, run) - originals.copied_processes - rotated
     counts = (
         ("counted_once", _ONCE_TEXT, len(originals.lost_rows)),
         ("communicator_twice", _DOUBTFUL_TEXT, originals.doubtful),
-        ("process_in_two_logs", _TWICE_TEXT, len(apart)),
+        ("process_in_two_logs", _TWICE_TEXT, len(doubled)),
         ("several_jobs", _SEVERAL_TEXT, shared_gpus(connection, run)),
     )
     return [Diagnostic(Severity.NOTICE, code, text, count=n) for code, text, n in counts if n]
@@ -276,11 +276,11 @@ def _match_traces(
     Imported here: a run of logs alone needs none of it.
     """
     from collscope.ingest.match_traces import match_traces, store_trace_match
-    from collscope.ingest.stored_traces import doubted, load_traces
+    from collscope.ingest.stored_traces import has_doubtful_trace, load_traces
 
     (steps,) = connection.execute("SELECT steps FROM _run WHERE run_id = ?", (run,)).fetchone()
     given = load_traces(connection, run, host=False)
-    found = match_traces(given, matched, steps, doubted=doubted(connection, run))
+    found = match_traces(given, matched, steps, doubted=has_doubtful_trace(connection, run))
     return lambda first_call: store_trace_match(connection, run, found, first_call)
 
 
@@ -293,7 +293,7 @@ def reading(store: Path) -> Iterator[sqlite3.Connection]:
 
     raises  InputError when the store cannot be read, also in the middle
     """
-    with explained(store):
+    with sqlite_errors_as_input_errors(store):
         connection = _opened(store)
         try:
             with snapshot(connection, store):

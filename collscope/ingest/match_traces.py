@@ -12,9 +12,9 @@ import numpy.typing as npt
 from collscope.ingest import stored_traces as store
 from collscope.ingest.stored_analysis import StoredAnalysis, store_analysis
 from collscope.kernel_names import classify, may_communicate, name_pattern
-from collscope.match.apart import find_apart
 from collscope.match.consistency import Consistency, check
 from collscope.match.extras import first_of_rank, join_extras
+from collscope.match.job_starts import find_job_starts
 from collscope.match.recorded_parts import join_recorded_parts
 from collscope.match.recorded_ranks import agree_on_ranks
 from collscope.match.recordings import RecordedGroup
@@ -125,10 +125,10 @@ def _notes(
             "(--run NAME)"
         )
         found.append(Diagnostic(Severity.NOTICE, "rank_traced_twice", text, count=len(twice)))
-    apart = find_apart(given.traces).unsure_ns
-    if apart is not None:
+    gap_ns = find_job_starts(given.traces).unsure_ns
+    if gap_ns is not None:
         text = (
-            f"traces {format_time(apart)} or more apart in time, whose collectives cannot show "
+            f"traces {format_time(gap_ns)} or more apart in time, whose collectives cannot show "
             "whether they share one start of the job: they do if the host clocks differ this "
             "much; else give each start or period a run of its own (--run NAME)"
         )
@@ -190,10 +190,10 @@ def _doubts(rows: Rows) -> Iterable[Diagnostic]:
     """Contradictions between the traces of a job: a copied rank, ranks that never meet."""
     seen: dict[tuple[bytes, bytes], int] = {}
     for t, rank in enumerate(rows.ranks):
-        mine = rows.of(t)
-        if mine.stop - mine.start < _FEW:
+        own_rows = rows.of(t)
+        if own_rows.stop - own_rows.start < _FEW:
             continue
-        own = rows.start[mine].tobytes(), rows.end[mine].tobytes()
+        own = rows.start[own_rows].tobytes(), rows.end[own_rows].tobytes()
         first = seen.setdefault(own, rank)
         if first != rank:
             text = (

@@ -59,9 +59,9 @@ def ingest_csv(
     """
     sizes = communicator_sizes(connection, run)
     known = sizes[0] if len(sizes) == 1 else None
-    again = nranks is not None or label is not None
+    reread = nranks is not None or label is not None
     hints = Hints(nranks=nranks or known)
-    return ingest_measurements(connection, db, run, file, CSV, hints, label, again=again)
+    return ingest_measurements(connection, db, run, file, CSV, hints, label, reread=reread)
 
 
 def ingest_table(
@@ -74,8 +74,8 @@ def ingest_table(
     raises  InputError when the file cannot be read or the store refuses
     """
     name = "" if file.path == STDIN else PurePath(printable(file.path)).name
-    named, again = Hints(table=replace(hints, name=name)), hints != TableHints()
-    return ingest_measurements(connection, db, run, file, TABLE, named, None, again=again)
+    named, reread = Hints(table=replace(hints, name=name)), hints != TableHints()
+    return ingest_measurements(connection, db, run, file, TABLE, named, None, reread=reread)
 
 
 def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, and two names
@@ -87,19 +87,19 @@ def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, 
     hints: Hints,
     label: str | None,
     *,
-    again: bool = False,
+    reread: bool = False,
 ) -> Ingested:
     """Put the measurements of one file into a run, in one transaction.
 
     kind     `CSV` or `TABLE`: which readers are asked
     label    for every measurement of the file; None: that of each row, else the file's stem
-    again    the file is read again, and replaces what it gave before, when it is in the run
+    reread   the file is read again, and replaces what it gave before, when it is in the run
     returns  status unusable, with nothing stored, when no reader finds a measurement
     raises   InputError when the file cannot be read or the store refuses
     """
     path = file.path
     identity = sources.identity(file.sha256, kind)
-    if not again and sources.has_source(connection, run, identity):
+    if not reread and sources.has_source(connection, run, identity):
         return Ingested(path, "known")
     found = cast("MeasurementSet | None", registry.read(kind, file, file.head(), hints))
     if found is None or not found.rows:
@@ -124,7 +124,7 @@ def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, 
                 Diagnostic(Severity.NOTICE, "copied_measurements", _COPIED_TEXT, count=equal)
             )
 
-    status = add_source(connection, db, run, row, diagnostics, insert, again=again)
+    status = add_source(connection, db, run, row, diagnostics, insert, reread=reread)
     if status == "known":
         return Ingested(path, status)
     counts = (

@@ -14,11 +14,11 @@ import msgspec
 from collscope.errors import InputError, UsageError
 from collscope.ingest.match import match_stored
 from collscope.store.connection import (
-    explained,
     open_readonly,
     open_store,
     schema_version,
     snapshot,
+    sqlite_errors_as_input_errors,
     transaction,
 )
 from collscope.store.copy_sources import Copied, copy_sources
@@ -51,7 +51,7 @@ def merge_stores(stores: Sequence[Path], target: Path, *, rename: bool = False) 
             store, or cannot be read or written
     """
     _check(stores, target)
-    with explained(target), scratch_beside(target) as folder:
+    with sqlite_errors_as_input_errors(target), scratch_beside(target) as folder:
         made = folder / "merged.db"
         with closing(open_store(made)) as connection:
             copied: list[Copied] = []
@@ -107,7 +107,7 @@ def publish(made: Path, target: Path) -> None:
 @contextmanager
 def opened_as_current(store: Path, scratch: Path) -> Iterator[sqlite3.Connection]:
     """A store at one moment; one of an earlier release as a migrated copy in `scratch`."""
-    with explained(store):
+    with sqlite_errors_as_input_errors(store):
         path = _migrated(store, scratch)
         with closing(open_readonly(path)) as connection, snapshot(connection, path):
             yield connection

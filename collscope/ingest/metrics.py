@@ -36,8 +36,8 @@ def ingest_metric(
     """
     path = file.path
     identity = sources.identity(file.sha256, METRIC)
-    again = hints != MetricHints()
-    if not again and sources.has_source(connection, run, identity):
+    reread = hints != MetricHints()
+    if not reread and sources.has_source(connection, run, identity):
         return Ingested(path, "known")
     read = registry.read(METRIC, file, file.head(), Hints(metric=hints))
     found = cast("MetricSet | None", read)
@@ -59,7 +59,7 @@ def ingest_metric(
     def insert(run_key: int, source: int) -> None:
         insert_metrics(connection, run_key, source, found.metrics, stem(path))
 
-    status = add_source(connection, db, run, row, diagnostics, insert, again=again)
+    status = add_source(connection, db, run, row, diagnostics, insert, reread=reread)
     if status == "known":
         return Ingested(path, status)
     counts = (("figures", len(found.metrics)),)

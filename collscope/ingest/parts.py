@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 
 from collscope.ingest.paths import printable
-from collscope.ingest.progress import SILENT
+from collscope.ingest.progress import NO_PROGRESS
 from collscope.ingest.read import READERS
 from collscope.ingest.result import Ingested
-from collscope.kernel_names import named
+from collscope.kernel_names import counting_as_collectives
 from collscope.store.connection import deserialised, empty_store, transaction
 from collscope.store.copy_sources import copy_sources
 from collscope.store.sources import has_source, same_content
@@ -39,14 +39,14 @@ class Job(msgspec.Struct, frozen=True):
     folder: str  # that relative paths begin in
 
 
-class Part(msgspec.Struct, frozen=True):
+class LogPart(msgspec.Struct, frozen=True):
     """What a worker made of one file."""
 
     store: bytes | None  # None: the writer is to read the file
     results: tuple[Ingested, ...]
 
 
-def read_part(job: Job, path: str) -> Part:
+def read_part(job: Job, path: str) -> LogPart:
     """Read a file into a store of its own; runs in a worker.
 
     raises  UnreadableError
@@ -54,16 +54,16 @@ def read_part(job: Job, path: str) -> Part:
     if Path.cwd() != Path(job.folder):
         os.chdir(job.folder)
     patterns = tuple((re.compile(pattern), op) for pattern, op in job.collectives)
-    with closing(empty_store()) as connection, named(patterns):
+    with closing(empty_store()) as connection, counting_as_collectives(patterns):
         read = READERS[job.kind]
-        found = read(connection, _IN_MEMORY, job.run, path, job.most_bytes, SILENT.read)
+        found = read(connection, _IN_MEMORY, job.run, path, job.most_bytes, NO_PROGRESS.read)
         kinds = {kind for (kind,) in connection.execute("SELECT DISTINCT kind FROM _source")}
         if not kinds <= _INDEPENDENT_KINDS:
-            return Part(None, ())
-        return Part(connection.serialize() if kinds else b"", tuple(found))
+            return LogPart(None, ())
+        return LogPart(connection.serialize() if kinds else b"", tuple(found))
 
 
-def take_part(connection: sqlite3.Connection, store: Path, part: Part) -> list[Ingested]:
+def take_part(connection: sqlite3.Connection, store: Path, part: LogPart) -> list[Ingested]:
     """Put what a worker made of a file into the store, in one transaction.
 
     raises  InputError when the store refuses

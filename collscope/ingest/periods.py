@@ -116,19 +116,19 @@ def _starts(connection: sqlite3.Connection, run: int) -> dict[int, int]:
     """
     # Imported here: a report of periods needs none of it.
     from collscope.ingest.stored_traces import load_traces  # noqa: PLC0415
-    from collscope.match.apart import far_apart, find_apart  # noqa: PLC0415
+    from collscope.match.job_starts import find_job_starts, separate_windows  # noqa: PLC0415
 
     rows = connection.execute(_TRACES, {"run": run}).fetchall()
     windows: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
     for k, period in enumerate(_assign(rows, {})):
         windows[period][k] = rows[k][6:8]
-    if all(len(far_apart(own)) < 2 for own in windows.values()):
+    if all(len(separate_windows(own)) < 2 for own in windows.values()):
         return {}
     given = [
         load_traces(connection, own, host=False) for own in dict.fromkeys(row[1] for row in rows)
     ]
     keys = [key for part in given for key in part.trace_ids]
-    found = find_apart([trace for part in given for trace in part.traces]).start
+    found = find_job_starts([trace for part in given for trace in part.traces]).start
     return dict(zip(keys, found, strict=True)) if any(found) else {}
 
 

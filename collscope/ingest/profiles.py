@@ -68,8 +68,8 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, file: 
             why = _CUT_DATABASE
         return unusable(path, code, why, size=file.size_bytes, truncated=file.truncated)
     if not found.bins and not any(t.profile.totals or t.profile.spans for t in found.tables):
-        told = [d for table in found.tables for d in table.profile.diagnostics]
-        worst = min(told, key=lambda d: d.severity is not Severity.ERROR, default=None)
+        problems = [d for table in found.tables for d in table.profile.diagnostics]
+        worst = min(problems, key=lambda d: d.severity is not Severity.ERROR, default=None)
         code, why = ("no_rows", _NO_PROFILE) if worst is None else (worst.code, worst.message)
         return unusable(path, code, why, size=file.size_bytes, truncated=file.truncated)
     results = []

@@ -30,7 +30,7 @@ class Progress:
         """That is done, or will not be."""
 
 
-SILENT = Progress()
+NO_PROGRESS = Progress()
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -41,9 +41,9 @@ class Reading(msgspec.Struct, frozen=True):
     workers     who reads the files; None: this process alone
     """
 
-    progress: Progress = SILENT
+    progress: Progress = NO_PROGRESS
     most_bytes: int | None = None
     workers: Workers | None = None
 
 
-USUAL = Reading()
+DEFAULT_READING = Reading()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ReadPath = Callable[[sqlite3.Connection, Path, str, str, int | None, Report], "list[Ingested]"]
 
 
-def each(
+def read_members(
     path: str, most_bytes: int | None, one: Callable[[Input], list[Ingested]]
 ) -> list[Ingested]:
     """What becomes of a file, or of every member of an archive.
@@ -64,7 +64,7 @@ def _read_log(
         def one(file: Input) -> list[Ingested]:
             return [store_log(connection, store, run, scan_log(file, report))]
 
-        return each(path, most_bytes, one)
+        return read_members(path, most_bytes, one)
 
 
 def _read_trace(
@@ -77,7 +77,7 @@ def _read_trace(
 ) -> list[Ingested]:
     from collscope.ingest.traces import ingest_trace
 
-    return each(path, most_bytes, lambda file: [ingest_trace(connection, store, run, file)])
+    return read_members(path, most_bytes, lambda file: [ingest_trace(connection, store, run, file)])
 
 
 def _read_any(
@@ -90,7 +90,9 @@ def _read_any(
 ) -> list[Ingested]:
     from collscope.ingest.auto import ingest_any
 
-    return each(path, most_bytes, lambda file: ingest_any(connection, store, run, file, report))
+    return read_members(
+        path, most_bytes, lambda file: ingest_any(connection, store, run, file, report)
+    )
 
 
 READERS: Mapping[str, ReadPath] = {"log": _read_log, "trace": _read_trace, "auto": _read_any}

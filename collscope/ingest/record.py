@@ -185,7 +185,7 @@ def _recorder_cost(folder: Path) -> Iterator[str]:
     writer_ns = sum(cost.writer_ns for cost in costs)
     yield (
         f"The recorder used {callback_ns / callbacks:.0f} ns of the job's threads per event, "
-        f"{callback_ns / seconds / 1e7:.3f} % of the time of a process, and its own thread used "
-        f"{writer_ns / seconds / 1e7:.3f} % of a core. This counts only its callbacks, not the "
-        "library's work to call them."
+        f"{callback_ns / seconds / 1e7:.3f} % of the time of a process. Its own thread used "
+        f"{writer_ns / seconds / 1e7:.3f} % of a core. The times of the job's threads are those of "
+        "its callbacks, without the library's work to call them."
     )

@@ -104,8 +104,8 @@ def _line(found: Ingested) -> str:
     if found.status == "unusable":
         return f"{found.path}: skipped: {found.reason}"
     counts = ", ".join(_counted(n, what) for what, n in found.counts if n)
-    again = " (read again; replaces its earlier rows)" * (found.status == "replaced")
-    return f"{found.path}: {found.dialect}: {counts or 'nothing counted'}{again}"
+    reread = " (read again; replaces its earlier rows)" * (found.status == "replaced")
+    return f"{found.path}: {found.dialect}: {counts or 'nothing counted'}{reread}"
 
 
 def _together(added: list[Ingested]) -> Iterator[str]:

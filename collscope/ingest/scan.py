@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 import msgspec
 
 from collscope.ingest.files import Input, open_input
-from collscope.ingest.progress import SILENT, Reading
+from collscope.ingest.progress import NO_PROGRESS, Reading
 from collscope.model.scanned_log import LogScan
 from collscope.parsers.log_scan import scan
 
@@ -39,18 +39,18 @@ _OWN = re.compile(
 _SQLITE = b"SQLite format 3\0"
 
 
-def scan_log(file: Input, report: Report = SILENT.read) -> Scanned:
+def scan_log(file: Input, report: Report = NO_PROGRESS.read) -> Scanned:
     """Scan one file; `report` receives the progress.
 
     raises  UnreadableError
     """
-    found = scan(_told(file, report))
+    found = scan(_with_progress(file, report))
     head = file.head()
     own = head.startswith(_SQLITE) or _OWN.match(head) is not None
     return Scanned(file.path, file.sha256, file.size_bytes, file.truncated, found, own)
 
 
-def _told(file: Input, report: Report) -> Iterator[bytes]:
+def _with_progress(file: Input, report: Report) -> Iterator[bytes]:
     """Chunks of a file; progress is reported after each."""
     for chunk in file.chunks():
         yield chunk

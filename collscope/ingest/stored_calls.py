@@ -203,7 +203,7 @@ def _load_kernels(
     return [r[0] for r in rows], kernels
 
 
-def superseded(connection: sqlite3.Connection, run: int, given: RunInput) -> bool:
+def is_superseded(connection: sqlite3.Connection, run: int, given: RunInput) -> bool:
     """True if another process has matched sources that were not there when `given` was read."""
     ((done,),) = connection.execute("SELECT matched FROM _run WHERE run_id = ?", (run,)).fetchall()
     return bool(done) and _sources(connection, run) != given.sources
@@ -252,9 +252,9 @@ def store_matching(
         _store_kernels(connection, given, matched.kernel_calls, waits, first_call)
     insert_diagnostics(connection, run, None, matched.diagnostics)
     # Another process may have added a source since the run was read: it will match the run again.
-    whole = _sources(connection, run) == given.sources
+    complete = _sources(connection, run) == given.sources
     connection.execute(
-        "UPDATE _run SET matched = ?, match_error = NULL, due = 0 WHERE run_id = ?", (whole, run)
+        "UPDATE _run SET matched = ?, match_error = NULL, due = 0 WHERE run_id = ?", (complete, run)
     )
     return first_call
 

@@ -201,7 +201,7 @@ def insert_recording(connection: sqlite3.Connection, source: int, recorded: Reco
     )  # fmt: skip
 
 
-def doubted(connection: sqlite3.Connection, run: int) -> bool:
+def has_doubtful_trace(connection: sqlite3.Connection, run: int) -> bool:
     """Whether something was found in a trace of a run that makes all times of it unknown."""
     codes = ",".join("?" * len(TIMES_UNKNOWN))
     query = (

@@ -115,13 +115,13 @@ def ingest_trace(connection: sqlite3.Connection, store: Path, run: str, file: In
 
 def _why_empty(diagnostics: Iterable[Diagnostic]) -> tuple[str, str]:
     """Code and reason of a trace without usable content."""
-    told = {d.code: d.count for d in diagnostics}
-    if "untimed_activity" in told:
-        rows = count(told["untimed_activity"], "kernel or copy", "kernels and copies")
+    counts = {d.code: d.count for d in diagnostics}
+    if "untimed_activity" in counts:
+        rows = count(counts["untimed_activity"], "kernel or copy", "kernels and copies")
         return "untimed_activity", _UNTIMED.format(rows=rows)
-    if "large_value" in told:
+    if "large_value" in counts:
         return "large_value", _LARGE
-    return ("truncated_trace", _CUT) if "truncated_trace" in told else ("empty_trace", _EMPTY)
+    return ("truncated_trace", _CUT) if "truncated_trace" in counts else ("empty_trace", _EMPTY)
 
 
 def rank_of_name(path: str) -> int | None:

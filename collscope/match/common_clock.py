@@ -97,7 +97,7 @@ def _link(rows: Rows, component: Ints, streams: dict[int, list[Sequence3]]) -> L
             known[a, b] = min(found, key=_rank)
         return known[a, b]
 
-    mates = _mates(rows.told)
+    mates = _mates(rows.group_ranks)
     left = list(dict.fromkeys(component[sorted(streams)].tolist()))
     while left:
         head, left = left[0], left[1:]
@@ -148,10 +148,10 @@ def _nearest(
     return min(same, key=lambda pair: compare(*pair).scatter, default=None)
 
 
-def _mates(told: Sequence[Sequence[tuple[int, ...]]]) -> dict[tuple[int, int], int]:
+def _mates(group_ranks: Sequence[Sequence[tuple[int, ...]]]) -> dict[tuple[int, int], int]:
     """Size of the smallest group that both traces name."""
     members: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for t, groups in enumerate(told):
+    for t, groups in enumerate(group_ranks):
         for ranks in set(groups):
             members[ranks].append(t)
     found: dict[tuple[int, int], int] = {}

@@ -14,7 +14,7 @@ from itertools import pairwise
 import msgspec
 from msgspec.structs import replace
 
-from collscope.match.handles import begun
+from collscope.match.handles import has_init_lines
 from collscope.model.comm_handle import CommHandle, Process
 
 _NO_CALLS = 0  # digest of an empty sequence
@@ -64,7 +64,7 @@ def ranks_by_calls(handles: Sequence[CommHandle], comms: Sequence[Communicator])
         for comm in comms
         if comm.matched_by in ("commId", "parent/color")
         for i in comm.members.values()
-        if not begun(handles[i])
+        if not has_init_lines(handles[i])
     ]
 
 
@@ -174,7 +174,11 @@ class _Joiner:
         That is sure enough where one handle and one communicator fit each other alone: as many
         ranks, the same calls, and no member of that process.
         """
-        lost = [i for i in indices if not begun(self.handles[i]) and self.digests[i] != _NO_CALLS]
+        lost = [
+            i
+            for i in indices
+            if not has_init_lines(self.handles[i]) and self.digests[i] != _NO_CALLS
+        ]
         gaps = {c: gap for c, comm in enumerate(self.comms) if (gap := _only_gap(comm)) is not None}
         fitting = {i: [c for c, gap in gaps.items() if self._fits_gap(i, c, gap)] for i in lost}
         wanted = Counter(c for found in fitting.values() for c in found)
@@ -226,12 +230,12 @@ class _Joiner:
                 blocks.append([])
             blocks[-1].append(i)
             end = max(end, s.first_line if s.last_line is None else s.last_line)
-        whole = all(
+        complete = all(
             len({self.handles[i].process for i in block}) > 1
             and len({self.handles[i].rank for i in block}) == len(block)
             for block in blocks
         )
-        return blocks if whole and self._pids_apart(blocks) else [group]
+        return blocks if complete and self._pids_apart(blocks) else [group]
 
     def _pids_apart(self, blocks: Sequence[Sequence[int]]) -> bool:
         """Whether on every host the process ids of each block lie in a range of their own."""

@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from collscope.match.members import (
+    CallPlace,
     Member,
-    Place,
     agree,
     amount,
     any_open,
@@ -189,7 +189,7 @@ class _Group:
             found.append(self._finding("stopped", [place], first, message, self._last - first + 1))
         return found
 
-    def _missing(self, member: Member) -> list[Place]:
+    def _missing(self, member: Member) -> list[CallPlace]:
         """Places within a member's calls at which others called and it did not."""
         if member.coverage == "sample" or not member.places:
             return []
@@ -198,13 +198,13 @@ class _Group:
         for place in member.places:
             low, high = spans.get(place.op, (place.seq, place.seq))
             spans[place.op] = (min(low, place.seq), max(high, place.seq))
-        whole = member.coverage == "whole"
+        complete = member.coverage == "whole"
         return [
             place
             for place in self._places
             if place not in member.places
             and place.op in spans
-            and (whole or place.seq >= spans[place.op][0])
+            and (complete or place.seq >= spans[place.op][0])
             and place.seq <= spans[place.op][1]
         ]
 
@@ -234,7 +234,7 @@ class _Group:
             )
         return list(found.values())
 
-    def _difference(self, place: Place) -> CallFinding | None:
+    def _difference(self, place: CallPlace) -> CallFinding | None:
         seen = {
             rank: tuple(sorted(map(signature, member.places[place]), key=str))
             for rank, member in sorted(self._members.items())
@@ -285,8 +285,8 @@ class _Group:
             if sender is not None and receiver is not None:
                 sends = sender.transfers.get((Op.SEND, target), [])
                 receives = receiver.transfers.get((Op.RECV, source), [])
-                whole = sender.coverage == receiver.coverage == "whole"
-                found += self._transfer(source, target, sends, receives, whole)
+                complete = sender.coverage == receiver.coverage == "whole"
+                found += self._transfer(source, target, sends, receives, complete)
         return found
 
     def _transfer(
@@ -295,10 +295,10 @@ class _Group:
         target: int,
         sends: Sequence[RecordedCall],
         receives: Sequence[RecordedCall],
-        whole: bool,
+        complete: bool,
     ) -> list[CallFinding]:
         """Compare one rank's sends to another with the receives there, in their order."""
-        if not whole:
+        if not complete:
             # A ring buffer forgets what is done; what is not done is all there.
             sends = [call for call in sends if is_open(call)]
             receives = [call for call in receives if is_open(call)]
@@ -342,5 +342,5 @@ class _Group:
         return next((word for word in words if word != "not recorded"), "not recorded")
 
 
-def _order(place: Place) -> tuple[int, str]:
+def _order(place: CallPlace) -> tuple[int, str]:
     return place.seq, "" if place.op is None else place.op.value

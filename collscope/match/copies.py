@@ -40,7 +40,7 @@ class LogRows(msgspec.Struct, frozen=True):
     records: frozenset[tuple[Hashable, ...]]  # facts, settings, links: what, line, values
 
 
-def holds(later: LogRows, earlier: LogRows) -> bool:
+def extends(later: LogRows, earlier: LogRows) -> bool:
     """Whether an earlier reading is the beginning of a later one of the same file.
 
     The last line of the earlier one is left out: it may have been cut.
@@ -51,8 +51,8 @@ def holds(later: LogRows, earlier: LogRows) -> bool:
         return False
     records = {r for r in earlier.records if int(str(r[1])) < earlier.lines}
     before, after = _calls_above(earlier.lines, earlier.observed, later.observed)
-    told = bool(records) or before.shape[1] > 0
-    return told and records <= later.records and np.array_equal(before, after)
+    has_content = bool(records) or before.shape[1] > 0
+    return has_content and records <= later.records and np.array_equal(before, after)
 
 
 def _calls_above(line: int, *logs: Observations) -> list[Ints]:
@@ -153,7 +153,7 @@ def _find_copy(observed: Observations, rows: Sequence[Ints]) -> tuple[int, list[
         calls_by_log[longest],
         [k for k in range(len(rows)) if k != longest and len(rows[k])],
     )
-    if not all(stands_in(calls_by_log[k], original_calls) for k in others):
+    if not all(is_prefix_or_suffix(calls_by_log[k], original_calls) for k in others):
         return None
     if not others:
         # Each line behind its copy, as tee or a launcher writes them: so are the lines of calls.
@@ -171,7 +171,7 @@ def calls_of(observed: Observations, own: Ints) -> Ints:
     return np.stack([observed.columns[c][own].astype(np.int64) for c in CALL_COLUMNS])
 
 
-def stands_in(part: Ints, original_calls: Ints) -> bool:
+def is_prefix_or_suffix(part: Ints, original_calls: Ints) -> bool:
     """Whether a sequence is the beginning or the end of another: a copy may be cut."""
     n = part.shape[1]
     return np.array_equal(part, original_calls[:, :n]) or np.array_equal(

@@ -48,7 +48,7 @@ class JoinedKernels(msgspec.Struct, frozen=True):
     executions: list[Execution]
     ranks: dict[Gpu, int]  # world rank of each GPU, where each has one of its own
     world_ranks: list[int | None]  # per handle of the logs, with the GPUs of their kernels
-    apart: set[int]  # kernels whose end cannot be that of their call; they are of no execution
+    wrong_ends: set[int]  # kernels whose end cannot be that of their call; they are of no execution
 
 
 def join_kernels(
@@ -79,14 +79,16 @@ def join_kernels(
         replace(e, kernels=tuple(k for k in e.kernels if kernels[k].end_ns is not None))
         for e in executions
     ]
-    apart = _ends_apart([e.kernels for e in timed if e.key.op.synchronises], kernels)
-    believed = [replace(e, kernels=tuple(k for k in e.kernels if k not in apart)) for e in timed]
+    wrong_ends = _wrong_ends([e.kernels for e in timed if e.key.op.synchronises], kernels)
+    believed = [
+        replace(e, kernels=tuple(k for k in e.kernels if k not in wrong_ends)) for e in timed
+    ]
     world = world_ranks(streams.handles, streams.comms)
     joined = JoinedKernels(
         [e for e in believed if e.kernels],
         streams.ranks(world),
         world[: len(run.handles)],
-        apart,
+        wrong_ends,
     )
     return pairs, joined
 
@@ -269,18 +271,18 @@ def _in_order(
 
     keys  counter and operation, if its name has it, per kernel
     """
-    asked = Counter(keys.values())
+    needed = Counter(keys.values())
     pairs = []
     for k, (count, named) in keys.items():
         fitting = Op if named is None else (named,)
         queue = next((waiting[count, op] for op in fitting if waiting.get((count, op))), None)
-        if queue and len(queue) <= asked[count, named]:
+        if queue and len(queue) <= needed[count, named]:
             pairs.append((k, queue.popleft()))
-        asked[count, named] -= 1
+        needed[count, named] -= 1
     return pairs
 
 
-def _ends_apart(calls: Iterable[Sequence[int]], kernels: Sequence[TracedKernel]) -> set[int]:
+def _wrong_ends(calls: Iterable[Sequence[int]], kernels: Sequence[TracedKernel]) -> set[int]:
     """Kernels whose ends contradict those of the other ranks, so that no wait follows from them.
 
     All ranks leave such a call together, to within its transfer. Their clocks differ by a constant,
@@ -292,7 +294,7 @@ def _ends_apart(calls: Iterable[Sequence[int]], kernels: Sequence[TracedKernel])
 
     calls  kernels with an end of each, in order
     """
-    apart: set[int] = set()
+    wrong_ends: set[int] = set()
     last: dict[Gpu, tuple[int, int]] = {}  # call and end before
     for call, own in enumerate(calls):
         since: dict[int, dict[int, int]] = defaultdict(dict)  # call before -> kernel -> ns since
@@ -301,11 +303,11 @@ def _ends_apart(calls: Iterable[Sequence[int]], kernels: Sequence[TracedKernel])
             if before is not None:
                 since[before[0]][k] = _end(kernels[k]) - before[1]
         for elapsed in since.values():
-            apart |= _disagreeing(elapsed, kernels)
+            wrong_ends |= _disagreeing(elapsed, kernels)
         for k in own:
-            if k not in apart:
+            if k not in wrong_ends:
                 last[gpu_of(kernels[k])] = call, _end(kernels[k])
-    return apart
+    return wrong_ends
 
 
 def gpu_of(kernel: TracedKernel) -> Gpu:

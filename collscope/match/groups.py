@@ -56,7 +56,7 @@ def find_groups(linked: Linked) -> list[Group]:
     for (identity, *_), members in units.items():
         group = _group(rows, str(identity), members)
         groups += _split(rows, group) if _too_many(group) else [group]
-    groups = _as_told(linked, groups)
+    groups = _sized(linked, groups)
     return sorted(groups, key=lambda g: (-(g.size or len(g.members)), g.members, g.name or ""))
 
 
@@ -138,14 +138,14 @@ def _infer(
     """
     sig = signatures(rows)
     units = [
-        (t, mine[rows.stream[mine] == stream])
-        for t, mine in _by_trace(rows, chosen).items()
-        for stream in np.unique(rows.stream[mine]).tolist()
+        (t, unit[rows.stream[unit] == stream])
+        for t, unit in _by_trace(rows, chosen).items()
+        for stream in np.unique(rows.stream[unit]).tolist()
     ]
     size = key[1] if isinstance(key[1], int) else None
     groups = _by_clock(rows, units, size)
-    known = {id(mine) for group in groups or () for mine in group.values()}
-    rest = [(t, mine) for t, mine in units if id(mine) not in known]
+    known = {id(unit) for group in groups or () for unit in group.values()}
+    rest = [(t, unit) for t, unit in units if id(unit) not in known]
     groups = _equal(rows, sig, [*(groups or ()), *_meeting(rows, sig, rest, size)])
     joined = _one_communicator(rows, groups)
     return {(*key, number): group for number, group in enumerate(joined)}
@@ -158,9 +158,9 @@ def _by_clock(
 
     There the best partner is known: pairs of ranks that do the same at once meet, too.
     """
-    met = match_by_clock([(t, (rows.start[mine], rows.end[mine])) for t, mine in units])
+    met = match_by_clock([(t, (rows.start[unit], rows.end[unit])) for t, unit in units])
     together = {k for places in met for k in places}
-    many = {k for k, (_, mine) in enumerate(units) if len(mine) > MAX_CALLS_UNGROUPED}
+    many = {k for k, (_, unit) in enumerate(units) if len(unit) > MAX_CALLS_UNGROUPED}
     if many - together or any(size is not None and len(places) > size for places in met):
         return None
     return [dict(units[k] for k in places) for places in met]
@@ -172,23 +172,23 @@ def _meeting(
     """Units, each with those of other traces whose calls end when its own do; the longest first."""
     groups: list[dict[int, Ints]] = []
     heads: list[int] = []
-    for t, mine in sorted(units, key=lambda unit: (-len(unit[1]), unit[0])):
-        apart = {
+    for t, unit in sorted(units, key=lambda unit: (-len(unit[1]), unit[0])):
+        scatters = {
             g: how
             for g, group in enumerate(groups)
             if t not in group
             and (size is None or len(group) < size)
-            and (how := _apart(rows, sig, (heads[g], group[heads[g]]), (t, mine))) is not None
+            and (how := _scatter(rows, sig, (heads[g], group[heads[g]]), (t, unit))) is not None
         }
-        if apart:
-            groups[min(apart, key=lambda g: apart[g])][t] = mine
+        if scatters:
+            groups[min(scatters, key=lambda g: scatters[g])][t] = unit
         else:
-            groups.append({t: mine})
+            groups.append({t: unit})
             heads.append(t)
     return groups
 
 
-def _apart(rows: Rows, sig: Ints, one: tuple[int, Ints], other: tuple[int, Ints]) -> float | None:
+def _scatter(rows: Rows, sig: Ints, one: tuple[int, Ints], other: tuple[int, Ints]) -> float | None:
     """Scatter of the ends of two units' common calls, ns; None where they are not of one group.
 
     Half of the calls that the shorter one has while both are recorded must take place together.
@@ -201,11 +201,11 @@ def _apart(rows: Rows, sig: Ints, one: tuple[int, Ints], other: tuple[int, Ints]
         (sig[rows.entry[b]], rows.start[b], rows.end[b]),
         shared_clock=shared,
     )
-    mine = np.flatnonzero(found.partner >= 0)
-    mine = mine[sig[rows.entry[b[mine]]] == sig[rows.entry[a[found.partner[mine]]]]]
-    if not len(mine):
+    common = np.flatnonzero(found.partner >= 0)
+    common = common[sig[rows.entry[b[common]]] == sig[rows.entry[a[found.partner[common]]]]]
+    if not len(common):
         return None
-    x, y = a[found.partner[mine]], b[mine]
+    x, y = a[found.partner[common]], b[common]
     ends, other_ends = rows.end[a], rows.end[b] - found.offset
     both = max(ends[0], other_ends[0]), min(ends[-1], other_ends[-1])
     within = [int(((e >= both[0]) & (e <= both[1])).sum()) for e in (ends, other_ends)]
@@ -217,7 +217,7 @@ def _apart(rows: Rows, sig: Ints, one: tuple[int, Ints], other: tuple[int, Ints]
         GROUP_END_SCATTER_NS,
         min(GROUP_END_SCATTER_SHARE * float(np.median(lasts)), MAX_GROUP_END_SCATTER_NS),
     )
-    return scatter if len(mine) >= MIN_MET_SHARE * min(within) and scatter <= bound else None
+    return scatter if len(common) >= MIN_MET_SHARE * min(within) and scatter <= bound else None
 
 
 def _equal(rows: Rows, sig: Ints, groups: list[dict[int, Ints]]) -> list[dict[int, Ints]]:
@@ -225,13 +225,13 @@ def _equal(rows: Rows, sig: Ints, groups: list[dict[int, Ints]]) -> list[dict[in
     alone: dict[bytes, list[dict[int, Ints]]] = defaultdict(list)
     for group in groups:
         if len(group) == 1:
-            (mine,) = group.values()
-            alone[sig[rows.entry[mine]].tobytes()].append(group)
+            (unit,) = group.values()
+            alone[sig[rows.entry[unit]].tobytes()].append(group)
     joined = [group for group in groups if len(group) > 1]
     for same in alone.values():
         traces = [t for group in same for t in group]
         if len(set(traces)) == len(traces):
-            joined.append({t: mine for group in same for t, mine in group.items()})
+            joined.append({t: unit for group in same for t, unit in group.items()})
         else:
             joined += same
     return joined
@@ -249,7 +249,7 @@ def _one_communicator(rows: Rows, groups: list[dict[int, Ints]]) -> list[dict[in
         for known in joined:
             if len(group) > 1 and set(known) == set(group):
                 both = {t: np.sort(np.concatenate([known[t], group[t]])) for t in group}
-                if not any(_overlap(rows, mine) for mine in both.values()):
+                if not any(_overlap(rows, unit) for unit in both.values()):
                     known.update(both)
                     break
         else:
@@ -257,17 +257,17 @@ def _one_communicator(rows: Rows, groups: list[dict[int, Ints]]) -> list[dict[in
     return joined
 
 
-def _overlap(rows: Rows, mine: Ints) -> bool:
+def _overlap(rows: Rows, chosen: Ints) -> bool:
     """True where some rows, given in the order of start, run at once."""
-    ends = np.maximum.accumulate(rows.end[mine])
-    return bool((rows.start[mine][1:] < ends[:-1]).any())
+    ends = np.maximum.accumulate(rows.end[chosen])
+    return bool((rows.start[chosen][1:] < ends[:-1]).any())
 
 
 def _group(rows: Rows, identity: str, members: dict[int, Ints]) -> Group:
     order = sorted(members)
     # Kernels launched before the profiler began do not show their group.
-    told = (rows.entries[e] for t in order for e in np.unique(rows.entry[members[t]]).tolist())
-    first = next((e for e in told if e.group is not None or e.group_ranks), None)
+    entries = (rows.entries[e] for t in order for e in np.unique(rows.entry[members[t]]).tolist())
+    first = next((e for e in entries if e.group is not None or e.group_ranks), None)
     if first is None:
         first = rows.entries[int(rows.entry[members[order[0]][0]])]
     ranks = first.group_ranks or None
@@ -278,7 +278,7 @@ def _group(rows: Rows, identity: str, members: dict[int, Ints]) -> Group:
     )  # fmt: skip
 
 
-def _as_told(linked: Linked, groups: list[Group]) -> list[Group]:
+def _sized(linked: Linked, groups: list[Group]) -> list[Group]:
     """Inferred groups with the size that the traces give such a group; parts of one joined.
 
     A group of ranks that no trace names is part of one: the smallest that has them all. Parts
@@ -296,11 +296,11 @@ def _as_told(linked: Linked, groups: list[Group]) -> list[Group]:
         if group.identity != "inferred" or group.size is not None or pairs:
             found.append(group)
             continue
-        whole = _whole(rows, group)
-        if whole is None or _present(rows, whole) == group.members:
-            found.append(replace(group, size=whole and len(whole)))
+        ranks_of_whole = _ranks_of_whole(rows, group)
+        if ranks_of_whole is None or _present(rows, ranks_of_whole) == group.members:
+            found.append(replace(group, size=ranks_of_whole and len(ranks_of_whole)))
         else:
-            parts[whole].append(group)
+            parts[ranks_of_whole].append(group)
     for ranks, own in parts.items():
         for group in _joined(linked, sig, own):
             # Another stream of the same communicator may have been found whole.
@@ -317,11 +317,11 @@ def _as_told(linked: Linked, groups: list[Group]) -> list[Group]:
     ]
 
 
-def _whole(rows: Rows, group: Group) -> tuple[int, ...] | None:
+def _ranks_of_whole(rows: Rows, group: Group) -> tuple[int, ...] | None:
     """Ranks of the smallest group that all members name and that has them all; None: unknown."""
     ranks = {rows.ranks[t] for t in group.members}
-    told = [set(rows.told[t]) for t in group.members]
-    fitting = [g for g in set.intersection(*told) if ranks <= set(g)]
+    named = [set(rows.group_ranks[t]) for t in group.members]
+    fitting = [g for g in set.intersection(*named) if ranks <= set(g)]
     return min(fitting, key=lambda g: (len(g), g), default=None)
 
 
@@ -350,9 +350,9 @@ def _joined(linked: Linked, sig: Ints, parts: list[Group]) -> list[Group]:
 def _may_be_one(linked: Linked, sig: Ints, one: Group, other: Group) -> bool:
     """Whether the calls of two parts are the same; of few calls whether the clocks are linked."""
     rows = linked.rows
-    mine, theirs = (max(g.rows, key=len) for g in (one, other))
+    ours, theirs = (max(g.rows, key=len) for g in (one, other))
     found = compare_calls(
-        *((sig[rows.entry[r]], rows.start[r], rows.end[r]) for r in (mine, theirs))
+        *((sig[rows.entry[r]], rows.start[r], rows.end[r]) for r in (ours, theirs))
     )
     if found.same is None:
         return len(set(linked.component[[*one.members, *other.members]].tolist())) == 1

@@ -22,7 +22,7 @@ Ints = npt.NDArray[Any]
 RANKS_DIFFER = "contradicting_fields"  # the diagnostic of numbers of ranks that contradict
 
 
-def begun(handle: CommHandle) -> bool:
+def has_init_lines(handle: CommHandle) -> bool:
     """Whether the log has INIT lines of a handle."""
     identity = (handle.comm_hash, handle.parent_ptr, handle.bus_id, handle.function)
     return any(value is not None for value in identity)
@@ -70,11 +70,11 @@ def _ranks_of_calls(
 ) -> dict[int, int]:
     """Number of ranks that most calls of a handle give."""
     rows = np.bincount(coll.comm, minlength=len(comms.ptr)).tolist()
-    told: dict[int, Counter[int]] = defaultdict(Counter)
+    by_number: dict[int, Counter[int]] = defaultdict(Counter)
     for handle, comm in pairs:
         if (nranks := int(comms.nranks[comm])) > 0:
-            told[handle][nranks] += rows[comm]
-    return {handle: found.most_common(1)[0][0] for handle, found in told.items()}
+            by_number[handle][nranks] += rows[comm]
+    return {handle: found.most_common(1)[0][0] for handle, found in by_number.items()}
 
 
 def _agree_on_ranks(

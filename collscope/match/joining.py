@@ -132,9 +132,9 @@ class _Joiner:
                 continue
             world = {rank: self.matched.world_ranks[s] for rank, s in comm.members.items()}
             known = {rank: w for rank, w in world.items() if w is not None}
-            told = None if comm.comm_hash is None else _hash_of(group.name)
-            if told is not None:
-                agrees = told == comm.comm_hash
+            own_hash = None if comm.comm_hash is None else _hash_of(group.name)
+            if own_hash is not None:
+                agrees = own_hash == comm.comm_hash
             elif group.numbered:
                 agrees = True
             elif group.ranks is not None:
@@ -158,19 +158,19 @@ class _Joiner:
         """Call of the communicator that each call of the group is, -1 where none fits."""
         logged = self._calls_of[comm]
         keys = self.matched.calls["class"][logged]
-        told = np.array([c.count is not None or c.op is Op.ALL_TO_ALLV for c in group.classes])
-        if told.any() and not told.all():
+        sized = np.array([c.count is not None or c.op is Op.ALL_TO_ALLV for c in group.classes])
+        if sized.any() and not sized.all():
             # Kernels launched before a profiler began have no size: their neighbours place them.
-            places = self._places([c for c, t in zip(group.classes, told, strict=True) if t], keys)
-            found = np.full(len(told), -1, dtype=np.int64)
-            found[told] = places
+            places = self._places([c for c, t in zip(group.classes, sized, strict=True) if t], keys)
+            found = np.full(len(sized), -1, dtype=np.int64)
+            found[sized] = places
             found = self._beside(group, found, keys)
         else:
             found = self._places(group.classes, keys)
-            fitting = [] if told.any() else self._places_between(group, comm, keys)
+            fitting = [] if sized.any() else self._places_between(group, comm, keys)
             if fitting:
-                found = np.arange(fitting[-1], fitting[-1] + len(told))
-            if group.inferred and not told.any() and not self._certain(found, keys, fitting):
+                found = np.arange(fitting[-1], fitting[-1] + len(sized))
+            if group.inferred and not sized.any() and not self._certain(found, keys, fitting):
                 self._uncertain = True
                 found[:] = -1
         result = np.full(len(found), -1, dtype=np.int64)
@@ -213,10 +213,10 @@ class _Joiner:
         between = np.diff(np.searchsorted(launched, self._calls_of[comm])) - 1
         ops: dict[Op, int] = {}
         op = np.array([ops.setdefault(c.op, len(ops)) for c in self.matched.classes])[keys]
-        mine = np.array([ops.setdefault(c.op, len(ops)) for c in group.classes])
+        group_ops = np.array([ops.setdefault(c.op, len(ops)) for c in group.classes])
         return [
             at
-            for at in _fits(op, mine)
+            for at in _fits(op, group_ops)
             if np.mean(between[at : at + len(own)] == own) >= MIN_MATCHED_SHARE
         ]
 
@@ -258,8 +258,8 @@ class _Joiner:
             return numbers.setdefault(parts, len(numbers))
 
         of_class = np.array([number(key) for key in self.matched.classes] or [0])
-        mine = {key: number(key) for key in set(classes)}
-        sequence = np.array([mine[key] for key in classes], dtype=np.uint64)
+        number_of = {key: number(key) for key in set(classes)}
+        sequence = np.array([number_of[key] for key in classes], dtype=np.uint64)
         logged = of_class[keys].astype(np.uint64)
         # A longest common subsequence may have gaps where there is a place without any.
         fits = _fits(logged, sequence)
@@ -355,19 +355,19 @@ class _Joiner:
             self.matched.calls[name] = np.concatenate([values.astype(new.dtype), new])
 
 
-def _fits(whole: npt.NDArray[Any], part: npt.NDArray[Any]) -> list[int]:
-    """Where `part` is in `whole` without a gap, rising.
+def _fits(sequence: npt.NDArray[Any], part: npt.NDArray[Any]) -> list[int]:
+    """Where `part` is in `sequence` without a gap, rising.
 
     >>> _fits(np.array([1, 2, 1, 2, 1]), np.array([1, 2]))
     [0, 2]
     """
     n = len(part)
-    if not 0 < n <= len(whole):
+    if not 0 < n <= len(sequence):
         return []
-    last = len(whole) - n + 1
+    last = len(sequence) - n + 1
     # Both ends first: they rule out most places.
-    likely = np.flatnonzero((whole[:last] == part[0]) & (whole[n - 1 :] == part[-1]))
-    return [at for at in likely.tolist() if np.array_equal(whole[at : at + n], part)]
+    likely = np.flatnonzero((sequence[:last] == part[0]) & (sequence[n - 1 :] == part[-1]))
+    return [at for at in likely.tolist() if np.array_equal(sequence[at : at + n], part)]
 
 
 def _hash_of(name: str | None) -> int | None:

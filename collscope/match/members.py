@@ -18,7 +18,7 @@ _SAME_INPUT = (Op.ALL_REDUCE, Op.BROADCAST, Op.REDUCE, Op.REDUCE_SCATTER, Op.GAT
 _SAME_OUTPUT = (Op.ALL_GATHER, Op.SCATTER)
 
 
-class Place(NamedTuple):
+class CallPlace(NamedTuple):
     """Where collectives of ranks meet; `op` only where each operation is counted by itself."""
 
     seq: int
@@ -44,7 +44,7 @@ class Member:
         status    the recorder's own counters for the group
         """
         self.coverage = coverage
-        self.places: dict[Place, list[RecordedCall]] = defaultdict(list)
+        self.places: dict[CallPlace, list[RecordedCall]] = defaultdict(list)
         self.transfers: dict[tuple[Op, int], list[RecordedCall]] = defaultdict(list)
         self._status = status
         self._by_seq: dict[int, list[RecordedCall]] = defaultdict(list)
@@ -55,7 +55,7 @@ class Member:
         if op.point_to_point and peer is not None:
             self.transfers[op, peer].append(call)
         elif call.seq is not None and op is not Op.UNKNOWN and not op.point_to_point:
-            self.places[Place(call.seq, op if per_op else None)].append(call)
+            self.places[CallPlace(call.seq, op if per_op else None)].append(call)
             self._by_seq[call.seq].append(call)
 
     def called(self, seq: int) -> list[RecordedCall]:
@@ -66,15 +66,15 @@ class Member:
     def last_called(self) -> int | None:
         """Highest number called; a dump that lost the calls themselves still has counters."""
         # The counters of a group with transfers count those as well.
-        told = self._status.last_enqueued if self._status and not self.transfers else None
-        return max((p.seq for p in self.places), default=told)
+        by_status = self._status.last_enqueued if self._status and not self.transfers else None
+        return max((p.seq for p in self.places), default=by_status)
 
     @property
     def last_completed(self) -> int | None:
         """Highest number known to be completed."""
-        told = self._status.last_completed if self._status and not self.transfers else None
+        by_status = self._status.last_completed if self._status and not self.transfers else None
         seen = [p.seq for p, calls in self.places.items() if all_done(calls)]
-        return max([*seen, *([] if told is None else [told])], default=None)
+        return max([*seen, *([] if by_status is None else [by_status])], default=None)
 
     @property
     def first_open(self) -> int | None:

@@ -73,9 +73,9 @@ def _in_order(reference: Sequence3, other: Sequence3, found: Pairing) -> Pairing
     steps = zip(low.tolist(), low_partner.tolist(), strict=True)
     for (first, partner), (last, last_partner) in pairwise(steps):
         if last - first == last_partner - partner:
-            mine, same = slice(first, last + 1), slice(partner, last_partner + 1)
-            if (other[0][mine] == reference[0][same]).all():
-                by_order[mine] = np.arange(same.start, same.stop)
+            here, there = slice(first, last + 1), slice(partner, last_partner + 1)
+            if (other[0][here] == reference[0][there]).all():
+                by_order[here] = np.arange(there.start, there.stop)
     by_time = np.where(np.isin(found.partner, by_order[by_order >= 0]), -1, found.partner)
     return Pairing(np.where(by_order >= 0, by_order, by_time), found.offset)
 
@@ -97,8 +97,8 @@ def _between(reference: Sequence3, other: Sequence3, found: Pairing) -> Pairing:
         return found
 
     def join(i: int, j: int) -> bool:
-        apart = abs(other[2][i] - found.offset - reference[2][j])
-        joined = bool(reference[0][j] == other[0][i] and apart <= MAX_EARLY_LEAVE_NS)
+        distance = abs(other[2][i] - found.offset - reference[2][j])
+        joined = bool(reference[0][j] == other[0][i] and distance <= MAX_EARLY_LEAVE_NS)
         if joined:
             partner[i] = j
         return joined
@@ -106,9 +106,9 @@ def _between(reference: Sequence3, other: Sequence3, found: Pairing) -> Pairing:
     steps = zip(anchors.tolist(), found.partner[anchors].tolist(), strict=True)
     for (low, low_partner), (high, high_partner) in pairwise(steps):
         if high - low == high_partner - low_partner > 1:
-            mine, theirs = slice(low + 1, high), slice(low_partner + 1, high_partner)
-            same = other[0][mine] == reference[0][theirs]
-            partner[mine] = np.where(same, np.arange(theirs.start, theirs.stop), partner[mine])
+            ours, theirs = slice(low + 1, high), slice(low_partner + 1, high_partner)
+            same = other[0][ours] == reference[0][theirs]
+            partner[ours] = np.where(same, np.arange(theirs.start, theirs.stop), partner[ours])
     i, j = int(anchors[0]) - 1, int(found.partner[anchors[0]]) - 1
     while min(i, j) >= 0 and join(i, j):
         i, j = i - 1, j - 1
@@ -123,8 +123,8 @@ def _on_any_clock(reference: Sequence3, other: Sequence3) -> Pairing:
     common = _common(reference[0], other[0])
     if not (common >= 0).any():
         return Pairing(common, 0)
-    mine = np.flatnonzero(common >= 0)
-    difference = other[2][mine] - reference[2][common[mine]]
+    ours = np.flatnonzero(common >= 0)
+    difference = other[2][ours] - reference[2][common[ours]]
     backwards = _common(reference[0][::-1], other[0][::-1])
     back = np.flatnonzero(backwards >= 0)
     reverse = other[2][::-1][back] - reference[2][::-1][backwards[back]]
@@ -178,31 +178,33 @@ def _nearest(times: Ints, wanted: Ints) -> Ints:
 
 def _score(reference: Sequence3, other: Sequence3, found: Pairing) -> tuple[int, int, float]:
     """Pairs of equal signature that took place together, all pairs that did, their agreement."""
-    mine = np.flatnonzero(found.partner >= 0)
-    partner = found.partner[mine]
-    apart = np.abs(other[2][mine] - found.offset - reference[2][partner])
-    together = apart < np.maximum(reference[2][partner] - reference[1][partner], OFFSET_WINDOW_NS)
-    good = together & (reference[0][partner] == other[0][mine])
-    return int(good.sum()), int(together.sum()), -float(apart[good].sum())
+    ours = np.flatnonzero(found.partner >= 0)
+    partner = found.partner[ours]
+    distance = np.abs(other[2][ours] - found.offset - reference[2][partner])
+    together = distance < np.maximum(
+        reference[2][partner] - reference[1][partner], OFFSET_WINDOW_NS
+    )
+    good = together & (reference[0][partner] == other[0][ours])
+    return int(good.sum()), int(together.sum()), -float(distance[good].sum())
 
 
 def compare_calls(reference: Sequence3, other: Sequence3) -> Comparison:
     """Whether two sequences of collectives are one, on clocks that differ and drift."""
     pairing = pair_by_time(reference, other)
-    mine = np.flatnonzero(pairing.partner >= 0)
-    if not len(mine):
+    ours = np.flatnonzero(pairing.partner >= 0)
+    if not len(ours):
         return Comparison(False)
     start, end = other[1] - pairing.offset, other[2] - pairing.offset
-    theirs = pairing.partner[mine]
+    theirs = pairing.partner[ours]
     when = reference[2][theirs]
-    apart = (end[mine] - when).astype(np.float64)
-    drift = _drift(when, apart)
-    apart -= drift * (when - when[0])
-    middle = float(np.median(apart))
-    apart = np.abs(apart - middle)
-    lasts = np.minimum(when - reference[1][theirs], end[mine] - start[mine])
+    distance = (end[ours] - when).astype(np.float64)
+    drift = _drift(when, distance)
+    distance -= drift * (when - when[0])
+    middle = float(np.median(distance))
+    distance = np.abs(distance - middle)
+    lasts = np.minimum(when - reference[1][theirs], end[ours] - start[ours])
     scatter = np.maximum(MAX_END_SCATTER_NS, FOREIGN_END_SCATTER_SHARE * lasts)
-    together = np.count_nonzero(apart <= scatter)
+    together = np.count_nonzero(distance <= scatter)
     begin, finish = max(reference[1][0], start[0]), min(reference[2].max(), end.max())
     common = min(
         np.count_nonzero((e >= begin) & (s <= finish))
@@ -213,15 +215,15 @@ def compare_calls(reference: Sequence3, other: Sequence3) -> Comparison:
     if common >= MIN_COMMON_CALLS and (one_start or together <= MAX_SHARE_OF_TWO_STARTS * common):
         same = bool(one_start)
     offset = pairing.offset + middle - drift * float(when[0])
-    return Comparison(same, offset, drift, float(np.median(apart)))
+    return Comparison(same, offset, drift, float(np.median(distance)))
 
 
-def _drift(when: Ints, apart: npt.NDArray[np.float64]) -> float:
+def _drift(when: Ints, distance: npt.NDArray[np.float64]) -> float:
     """Drift of one clock by the ends: the median slope of calls half the trace apart."""
     half = len(when) // 2
     between = when[half : 2 * half] - when[:half]
     known = between > 0
     if not known.any():
         return 0.0
-    slopes = (apart[half : 2 * half] - apart[:half])[known] / between[known]
+    slopes = (distance[half : 2 * half] - distance[:half])[known] / between[known]
     return float(np.clip(np.median(slopes), -MAX_CLOCK_DRIFT, MAX_CLOCK_DRIFT))

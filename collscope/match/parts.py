@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from collscope.match.copies import CALL_COLUMNS, calls_of, stands_in
-from collscope.match.handles import begun
+from collscope.match.copies import CALL_COLUMNS, calls_of, is_prefix_or_suffix
+from collscope.match.handles import has_init_lines
 from collscope.match.observations import Ints, Observations
 from collscope.match.run_rows import RunRows
 from collscope.match.tolerances import MIN_DATE_SUFFIX
@@ -88,7 +88,7 @@ def _in_order(
     names: Mapping[int, str],
 ) -> list[int]:
     """Sources of one process, the oldest first; empty where their order is unknown."""
-    late = {s for s, own in by.items() if not all(begun(observed.handles[i]) for i in own)}
+    late = {s for s, own in by.items() if not all(has_init_lines(observed.handles[i]) for i in own)}
     first = [s for s in by if s not in late]
     if not first:  # no part has every beginning: each of them may be a copy of another
         return []
@@ -122,13 +122,13 @@ def _continued(
         for i in sorted(part, key=lambda i: observed.handles[i].first_line):
             handle = observed.handles[i]
             earlier = last.get(handle.comm_ptr)
-            if earlier is None or begun(handle):
+            if earlier is None or has_init_lines(handle):
                 last[handle.comm_ptr] = i
                 continue
             one, other = (calls_of(observed, rows[k]) for k in (earlier, i))
             short, long = sorted((one, other), key=lambda calls: calls.shape[1])
-            if begun(observed.handles[earlier]) and (
-                rotated or not short.shape[1] or not stands_in(short, long)
+            if has_init_lines(observed.handles[earlier]) and (
+                rotated or not short.shape[1] or not is_prefix_or_suffix(short, long)
             ):
                 found[i] = earlier
     return found

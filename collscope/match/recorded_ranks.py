@@ -50,18 +50,18 @@ def _completed(recordings: Sequence[RecordedCalls]) -> list[RecordedCalls]:
 
     Of several groups of the name that is the one that the recording's rank is in.
     """
-    told: dict[str, set[_Ranks]] = defaultdict(set)
+    known_ranks: dict[str, set[_Ranks]] = defaultdict(set)
     for recording in recordings:
         for name, ranks in _ranks_of(recording).items():
-            told[name].add(ranks)
+            known_ranks[name].add(ranks)
     found = []
     for recording in recordings:
         what = {id(c.collective): c.collective for c in recording.calls}.values()
         unknown = {c.group for c in what if c.group_ranks is None and c.group_size is None}
         own = {
-            name: [ranks for ranks in told[name] if recording.rank in ranks]
+            name: [ranks for ranks in known_ranks[name] if recording.rank in ranks]
             for name in unknown
-            if name in told
+            if name in known_ranks
         }
         new = {name: ranks[0] for name, ranks in own.items() if len(ranks) == 1}
         found.append(_with(recording, new) if new else recording)

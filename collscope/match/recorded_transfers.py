@@ -18,7 +18,7 @@ from collscope.model.trace import RecordedCall, RecordedCalls
 
 _MOST = 1 << 57  # elements, as `p2p` packs them
 _LIMIT = 1 << 63  # bytes
-_NOT_TOLD = -1  # code of no datatype
+_NO_DATATYPE = -1  # code of no datatype
 
 
 class Member(NamedTuple):
@@ -47,7 +47,7 @@ class _Row(NamedTuple):
     number: int
     call: RecordedCall
     signature: Signature
-    told: bool  # count and datatype are known, not bytes alone
+    in_elements: bool  # count and datatype are known, not bytes alone
 
 
 def is_half(call: RecordedCall) -> bool:
@@ -88,9 +88,9 @@ def _rows(m: int, member: Member) -> Iterable[_Row]:
     for number, call in enumerate(member.calls):
         peer = call.collective.peer
         if is_half(call) and peer is not None and call.group_rank is not None:
-            count, code, told = _amount(call)
+            count, code, in_elements = _amount(call)
             signature = Signature(call.collective.op, "native", count, code, 0, peer, 0)
-            yield _Row(m, number, call, signature, told)
+            yield _Row(m, number, call, signature, in_elements)
 
 
 def _amount(call: RecordedCall) -> tuple[int, int, bool]:
@@ -99,10 +99,10 @@ def _amount(call: RecordedCall) -> tuple[int, int, bool]:
     own, other = (c.in_count, c.out_count) if c.op is Op.SEND else (c.out_count, c.in_count)
     count = other if own is None else own
     if count is not None and count < _MOST:
-        return count, _NOT_TOLD if c.datatype is None else c.datatype.code, True
+        return count, _NO_DATATYPE if c.datatype is None else c.datatype.code, True
     if call.size_bytes is not None and call.size_bytes < _MOST:
         return call.size_bytes, Datatype.UINT8.code, False
-    return 0, _NOT_TOLD, False
+    return 0, _NO_DATATYPE, False
 
 
 def _observations(rows: Sequence[_Row]) -> Observations:
@@ -138,19 +138,19 @@ def _launch_groups(
 def _pattern(call: p2p.PatternCall, rows: Sequence[_Row], size: int) -> RecordedPattern:
     own = [r for t in call.transfers for r in (t.send_row, t.recv_row) if r is not None]
     first = rows[call.first_row]
-    told = all(rows[r].told for r in own)
-    known = told and call.datatype is not Datatype.UNKNOWN
+    in_elements = all(rows[r].in_elements for r in own)
+    known = in_elements and call.datatype is not Datatype.UNKNOWN
     key = CallClass(
         op=call.op,
         datatype=call.datatype if known else None,
-        count=call.count if told else None,
+        count=call.count if in_elements else None,
         root=call.root,
         size_bytes=None if (call.size_bytes or 0) >= _LIMIT else call.size_bytes,
         nranks=size,
         shape=call.shape,
     )
     # Without any size there is nothing that a transfer could say.
-    sized = any(rows[r].told or rows[r].call.size_bytes is not None for r in own)
+    sized = any(rows[r].in_elements or rows[r].call.size_bytes is not None for r in own)
     starts = [s for r in own if (s := rows[r].call.start_ns) is not None]
     return RecordedPattern(
         key if sized else replace(key, size_bytes=None),

@@ -29,7 +29,7 @@ _NOT_RUN = "captured"  # into a graph; its launches are recorded again
 _Ranks = tuple[int, ...] | None
 
 
-class _Place(NamedTuple):
+class _RecordedPlace(NamedTuple):
     """Where the ranks of a group meet."""
 
     seq: int
@@ -120,15 +120,15 @@ def _recorded(name: str, ranks: _Ranks, members: Sequence[Member]) -> RecordedGr
 def _in_order(members: Sequence[Member], ranks: _Ranks, size: int | None) -> list[_Entry]:
     """Calls of a group: collectives by number, each pattern of transfers behind the collective
     that its first rank called before it."""
-    at: dict[_Place, list[RecordedPart]] = defaultdict(list)
+    at: dict[_RecordedPlace, list[RecordedPart]] = defaultdict(list)
     sequences = [_places(member) for member in members]
     for member, sequence in zip(members, sequences, strict=True):
         rank = _world(member, ranks)
         for place, call in zip(sequence, member.calls, strict=True):
             if place is not None:
                 at[place].append(RecordedPart(member.number, rank, call))
-    whole = [[place for place in sequence if place is not None] for sequence in sequences]
-    places = _merged(sorted(whole, key=lambda sequence: -len(sequence)))
+    known_places = [[place for place in sequence if place is not None] for sequence in sequences]
+    places = _merged(sorted(known_places, key=lambda sequence: -len(sequence)))
     order = {place: k for k, place in enumerate(places)}
     entries = [((k, -1, 0), _collective(at[place], size)) for k, place in enumerate(places)]
     behind = [
@@ -152,9 +152,9 @@ def _transfers(pattern: RecordedPattern) -> _Entry:
     return _Entry(pattern.key, pattern.ranks_seen, pattern.start_ns, pattern.transfers)
 
 
-def _places(member: Member) -> list[_Place | None]:
+def _places(member: Member) -> list[_RecordedPlace | None]:
     """Place of each call of a rank; None for a Send or Recv."""
-    found: list[_Place | None] = []
+    found: list[_RecordedPlace | None] = []
     under: Counter[tuple[int, Op | None]] = Counter()
     number = 0
     for call in member.calls:
@@ -164,16 +164,16 @@ def _places(member: Member) -> list[_Place | None]:
         seq = number if call.seq is None else call.seq
         number += 1
         key = (seq, call.collective.op if member.recording.seq_per_op else None)
-        found.append(_Place(*key, under[key]))
+        found.append(_RecordedPlace(*key, under[key]))
         under[key] += 1
     return found
 
 
-def _merged(sequences: Sequence[Sequence[_Place]]) -> list[_Place]:
+def _merged(sequences: Sequence[Sequence[_RecordedPlace]]) -> list[_RecordedPlace]:
     """All places in the order of the first sequence; what it lacks behind its predecessor."""
-    behind: dict[_Place | None, _Place | None] = {None: None}
+    behind: dict[_RecordedPlace | None, _RecordedPlace | None] = {None: None}
     for sequence in sequences:
-        before: _Place | None = None
+        before: _RecordedPlace | None = None
         for place in sequence:
             if place not in behind:
                 behind[place] = behind[before]

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from collscope.model import CollectiveClass, Datatype, Extent, Op, Place, Redop, size_bytes
+from collscope.model import BufferPlace, CollectiveClass, Datatype, Extent, Op, Redop, size_bytes
 from collscope.model.trace import HostCalls, Ints, TraceCollective, TraceFile
 
 UNKNOWN_LAUNCH = -(1 << 62)
@@ -44,7 +44,7 @@ class Rows(msgspec.Struct, frozen=True):
     world_size: int | None = None  # ranks of the job, where a trace has it
     least_size: int = 0  # ranks that it has at least: one more than the highest
     dialects: tuple[str, ...] = ()  # of the traces, each once
-    told: tuple[
+    group_ranks: tuple[
         tuple[tuple[int, ...], ...], ...
     ] = ()  # per trace the ranks of its groups, if known
     operators: bool = False  # a trace has those of its host
@@ -89,9 +89,9 @@ def api_count(entry: TraceCollective, nranks: int | None) -> int | None:
     if entry.count_bytes is not None:
         each = None if entry.datatype is None else entry.datatype.itemsize
         return None if not each or entry.count_bytes % each else entry.count_bytes // each
-    if op.place is Place.PART_OF_RECV:
+    if op.place is BufferPlace.PART_OF_RECV:
         return n_in
-    if op.place is Place.PART_OF_SEND:
+    if op.place is BufferPlace.PART_OF_SEND:
         return n_out
     known = [n for n in (n_in, n_out) if n is not None]
     if op.count_is_part:
@@ -159,7 +159,7 @@ def gather_rows(traces: Sequence[TraceFile]) -> Rows:
         world_size=max((f.world_size for f in files if f.world_size), default=None),
         least_size=max(ranks, default=-1) + 1,
         dialects=tuple(sorted({f.dialect for f in files})),
-        told=tuple(f.groups for f in files),
+        group_ranks=tuple(f.groups for f in files),
         operators=any(f.operators for f in files),
         steps_before=tuple(f.steps_before for f in files),
     )
@@ -193,6 +193,6 @@ def _ranks(traces: Sequence[TraceFile]) -> tuple[list[int], tuple[int, ...], tup
 
 def ranked_by_name(traces: Sequence[TraceFile]) -> bool:
     """Whether the names of the files number all traces without a rank, each differently."""
-    told = {trace.rank for trace in traces}
+    known_ranks = {trace.rank for trace in traces}
     named = [trace.named_rank for trace in traces if trace.rank is None]
-    return None not in named and len(set(named)) == len(named) and told.isdisjoint(named)
+    return None not in named and len(set(named)) == len(named) and known_ranks.isdisjoint(named)

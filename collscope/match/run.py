@@ -41,7 +41,15 @@ from collscope.match.op_counts import ONE_LAUNCH, lacking_launches, launch_numbe
 from collscope.match.op_counts import counts_calls as op_counts_calls
 from collscope.match.order import launch_order
 from collscope.match.run_rows import RunRows
-from collscope.model import CollectiveClass, Diagnostic, Op, Place, Severity, redop_of, size_bytes
+from collscope.model import (
+    BufferPlace,
+    CollectiveClass,
+    Diagnostic,
+    Op,
+    Severity,
+    redop_of,
+    size_bytes,
+)
 from collscope.model.comm_handle import Process
 from collscope.model.traced_kernel import TracedKernel
 from collscope.units import count
@@ -410,7 +418,7 @@ class _Matching:
         # Only the root's buffers count where the others may pass anything.
         signatures = self.observed.signatures
         roots = np.array([member.get(s.root, -1) if s.op.rooted else -1 for s in signatures])[sig]
-        offset = np.array([s.op.place is not Place.SAME for s in signatures])[sig]
+        offset = np.array([s.op.place is not BufferPlace.SAME for s in signatures])[sig]
         return in_place(roots, ranks, slots, offset)
 
     def _classify(self, comm: Communicator, sig: Ints, state: Ints) -> Ints:
@@ -547,13 +555,13 @@ class _Matching:
                 kernels, self.run, self.processes, self.digests, self.calls_of, classes
             )
             self.matched.world_ranks = self.matched.joined.world_ranks
-            apart = len(self.matched.joined.apart)
-            if apart:
+            wrong_ends = len(self.matched.joined.wrong_ends)
+            if wrong_ends:
                 text = (
                     "kernels whose end contradicts that of the other ranks: their waiting is"
                     " not known"
                 )
-                note = Diagnostic(Severity.NOTICE, "kernel_end_apart", text, count=apart)
+                note = Diagnostic(Severity.NOTICE, "kernel_end_apart", text, count=wrong_ends)
                 self.matched.diagnostics.append(note)
         self._count_losses(len(kernels))
         return self.matched

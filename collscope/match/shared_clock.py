@@ -59,7 +59,7 @@ def match_by_clock(members: Sequence[tuple[int, Intervals]]) -> list[list[int]]:
     found = [
         [group[place] for place in bunch]
         for group in groups.values()
-        for bunch in bunches(_common_ends([members[m][1] for m in group]))
+        for bunch in split_members(_common_ends([members[m][1] for m in group]))
     ]
     return sorted(found)
 
@@ -74,9 +74,9 @@ def agreement(a: Intervals, b: Intervals) -> float:
             return 0.0
         own, lasts = end[inside], (end - start)[inside]
         right = np.clip(np.searchsorted(other, own), 1, len(other) - 1)
-        apart = np.minimum(np.abs(own - other[right - 1]), np.abs(own - other[right]))
+        distance = np.minimum(np.abs(own - other[right - 1]), np.abs(own - other[right]))
         scatter = np.clip(END_SCATTER_SHARE * lasts, END_SCATTER_NS, MAX_END_SCATTER_NS)
-        shares.append(float((apart <= scatter).mean()))
+        shares.append(float((distance <= scatter).mean()))
     return min(shares)
 
 
@@ -93,7 +93,7 @@ def _common_ends(members: Sequence[Intervals]) -> Ints:
     return np.stack(columns, axis=1)
 
 
-def bunches(ends: Ints) -> list[list[int]]:
+def split_members(ends: Ints) -> list[list[int]]:
     """Bunches of members whose ends differ; one bunch of all where none do.
 
     ends  (calls, members) of calls that end at about the same time on all

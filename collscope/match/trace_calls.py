@@ -61,33 +61,33 @@ def traced_groups(rows: Rows, calls: Calls, arrival: Ints) -> list[GroupCalls]:
     for number, (a, b) in enumerate(pairwise(cuts.tolist())):
         if a == b:
             continue
-        mine, group = order[a:b], calls.groups[number]
-        keys = zip(calls.class_[mine].tolist(), root[mine].tolist(), strict=True)
+        chosen, group = order[a:b], calls.groups[number]
+        keys = zip(calls.class_[chosen].tolist(), root[chosen].tolist(), strict=True)
         classes = [
             known.get(k) or known.setdefault(k, call_class(calls.classes[k[0]], _none(k[1])))
             for k in keys
         ]
         # A single trace without arguments does not show how many others there are.
-        several = len(group.members) > 1 and (calls.p2p[mine].all() or ranks_of(rows, group) > 0)
+        several = len(group.members) > 1 and (calls.p2p[chosen].all() or ranks_of(rows, group) > 0)
         size = group.size or (len(group.members) if several else None)
         if size is None:
             classes = [_without_ranks(c) for c in classes]
         hosts = {rows.hosts[t] for t in group.members}
-        whole = len(group.members) == size and None not in hosts
+        complete = len(group.members) == size and None not in hosts
         extra = ExtraGroup(
             name=group.name,
             description=group.description,
             ranks=group.ranks,
             size=size,
             members=tuple(rows.ranks[t] for t in group.members),
-            nnodes=len(hosts) if whole else None,
+            nnodes=len(hosts) if complete else None,
             inferred=group.identity == "inferred",
             classes=tuple(classes),
-            seen=tuple(calls.seen[mine].tolist()),
+            seen=tuple(calls.seen[chosen].tolist()),
             missing=tuple(missing[number]),
-            between=_between(rows, group, len(mine)),
+            between=_between(rows, group, len(chosen)),
         )
-        found.append(GroupCalls(extra, mine, arrival[mine]))
+        found.append(GroupCalls(extra, chosen, arrival[chosen]))
     return found
 
 
@@ -97,14 +97,14 @@ def _between(rows: Rows, group: Group, calls: int) -> tuple[int, ...]:
     calls  of the group: where rows are not calls one by one, or a launch is not known, none
     """
     own = group.rows[0]
-    mine = rows.of(group.members[0])
-    launched = mine.start + np.flatnonzero(rows.entry[mine] >= 0)
+    span = rows.of(group.members[0])
+    launched = span.start + np.flatnonzero(rows.entry[span] >= 0)
     if len(own) != calls or (rows.launch[launched] == UNKNOWN_LAUNCH).any():
         return ()
     order = launched[np.argsort(rows.launch[launched], kind="stable")]
-    place = np.empty(len(rows.launch[mine]), dtype=np.int64)
-    place[order - mine.start] = np.arange(len(order))
-    where = place[own - mine.start]
+    place = np.empty(len(rows.launch[span]), dtype=np.int64)
+    place[order - span.start] = np.arange(len(order))
+    where = place[own - span.start]
     if (np.diff(where) < 1).any():
         return ()
     return tuple((np.diff(where, prepend=where[:1] - 1) - 1).tolist())

@@ -36,8 +36,8 @@ def _missing(rows: Rows, calls: Calls) -> Iterator[CallFinding]:
 def _different(rows: Rows, calls: Calls) -> Iterator[CallFinding]:
     wrong = np.flatnonzero(calls.mismatched)
     for group in np.unique(calls.group[wrong]).tolist():
-        mine = wrong[calls.group[wrong] == group]
-        first = int(mine[0])
+        own = wrong[calls.group[wrong] == group]
+        first = int(own[0])
         traces = calls.trace[calls.offsets[first] : calls.offsets[first + 1]].tolist()
         ranks = tuple(rows.ranks[t] for t in traces)
         seq = int(calls.seq[first])
@@ -45,26 +45,26 @@ def _different(rows: Rows, calls: Calls) -> Iterator[CallFinding]:
             "different", _name(calls, group), ranks, seq,
             f"Group {_name(calls, group)}, collective {seq}: ranks {rank_list(ranks)} do not "
             "agree on its operation, type or size.",
-            len(mine),
+            len(own),
         )  # fmt: skip
 
 
 def _unpaired(rows: Rows, calls: Calls) -> Iterator[CallFinding]:
     # A SendRecv kernel of a larger group does not say with whom: that is no disagreement.
-    alone = [r for r in calls.unpaired.tolist() if _told(rows, r)]
+    alone = [r for r in calls.unpaired.tolist() if _has_traced_peer(rows, r)]
     for trace in sorted({int(rows.trace[r]) for r in alone}):
-        mine = [r for r in alone if rows.trace[r] == trace]
-        entry = rows.entries[int(rows.entry[mine[0]])]
+        own = [r for r in alone if rows.trace[r] == trace]
+        entry = rows.entries[int(rows.entry[own[0]])]
         name, rank = entry.group or "of unknown name", rows.ranks[trace]
         yield CallFinding(
             "unmatched", name, (rank,), None,
             f"Group {name}: {entry.op.value} of rank {rank} with rank {entry.peer} of the group "
             "has no partner.",
-            len(mine),
+            len(own),
         )  # fmt: skip
 
 
-def _told(rows: Rows, row: int) -> bool:
+def _has_traced_peer(rows: Rows, row: int) -> bool:
     """True for a Send or Recv whose peer has a trace."""
     entry = rows.entries[int(rows.entry[row])]
     if not entry.op.point_to_point or entry.peer is None:

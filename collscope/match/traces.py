@@ -73,9 +73,9 @@ class Calls(msgspec.Struct, frozen=True):
         of_call[calls] = np.arange(len(calls))
         out = np.full((len(calls), len(self.groups[group].members)), -1, dtype=np.int64)
         place = of_call[self.call_of_part]
-        mine = place >= 0
-        column = np.searchsorted(self.groups[group].members, self.trace[mine])
-        out[place[mine], column] = self.row[mine]
+        in_group = place >= 0
+        column = np.searchsorted(self.groups[group].members, self.trace[in_group])
+        out[place[in_group], column] = self.row[in_group]
         return out
 
     def missing(self) -> list[tuple[int, int]]:
@@ -123,13 +123,13 @@ def _exchanges(rows: Rows, members: list[Ints]) -> bool:
         return False
     sig = np.zeros(len(rows.entries) + 1, dtype=np.int64)
     matrix, _ = align_members(rows, sig, members)
-    whole = matrix[(matrix >= 0).all(axis=1)]
-    if len(whole) < MIN_EXCHANGE_SHARE * max(len(m) for m in members):
+    complete = matrix[(matrix >= 0).all(axis=1)]
+    if len(complete) < MIN_EXCHANGE_SHARE * max(len(m) for m in members):
         return False
-    lasts = (rows.end[whole] - rows.start[whole]).min(axis=1)
-    at_once = rows.start[whole].max(axis=1) < rows.end[whole].min(axis=1)
+    lasts = (rows.end[complete] - rows.start[complete]).min(axis=1)
+    at_once = rows.start[complete].max(axis=1) < rows.end[complete].min(axis=1)
     scatter = np.maximum(END_SCATTER_NS, EXCHANGE_END_SCATTER_SHARE * lasts)
-    together = at_once & (np.ptp(rows.end[whole], axis=1) <= scatter)
+    together = at_once & (np.ptp(rows.end[complete], axis=1) <= scatter)
     return bool(together.mean() >= MIN_EXCHANGE_SHARE)
 
 
@@ -151,10 +151,10 @@ def _outside(rows: Rows, calls: Calls) -> Iterator[tuple[int, int]]:
         own = np.flatnonzero(matrix[:, column] >= 0)
         if not len(own):
             continue
-        mine = rows.of(trace)
-        ran = int(rows.start[mine].min()), int(rows.end[mine].max())
+        own_rows = rows.of(trace)
+        ran = int(rows.start[own_rows].min()), int(rows.end[own_rows].max())
         stamps = [(rows.start, ran), (rows.end, ran)]
-        launches = rows.launch[mine][rows.launch[mine] != UNKNOWN_LAUNCH]
+        launches = rows.launch[own_rows][rows.launch[own_rows] != UNKNOWN_LAUNCH]
         if len(launches):
             stamps.append((rows.launch, (int(launches.min()), int(launches.max()))))
         places = np.searchsorted(numbers, lacked)
@@ -275,15 +275,15 @@ def _by_time(rows: Rows, keys: list[Ints], members: list[Ints]) -> Ints:
     key, start, end = keys[head], rows.start[members[head]], rows.end[members[head]]
     placed = {head: np.arange(len(key))}
     for m in order[1:]:
-        mine = members[m]
-        found = pair_by_time((key, start, end), (keys[m], rows.start[mine], rows.end[mine]))
+        own_rows = members[m]
+        found = pair_by_time((key, start, end), (keys[m], rows.start[own_rows], rows.end[own_rows]))
         moved, place = interleave(len(key), found.partner)
         placed = {k: moved[p] for k, p in placed.items()} | {m: place}
         size = len(key) + int((found.partner < 0).sum())
         merged = []
         for reference, own in (
-            (key, keys[m]), (start, rows.start[mine] - found.offset),
-            (end, rows.end[mine] - found.offset),
+            (key, keys[m]), (start, rows.start[own_rows] - found.offset),
+            (end, rows.end[own_rows] - found.offset),
         ):  # fmt: skip
             column = np.empty(size, dtype=np.int64)
             column[place] = own
@@ -318,10 +318,10 @@ class _Builder:
         """Calls of one group from its matrix of rows."""
         there = matrix >= 0
         # A rank with more than its kernel's name speaks for the call.
-        tells = there & ~self.vague[self.rows.entry[matrix]]
+        detailed = there & ~self.vague[self.rows.entry[matrix]]
         first = matrix[
             np.arange(len(matrix)),
-            np.where(tells.any(axis=1)[:, None], tells, there).argmax(axis=1),
+            np.where(detailed.any(axis=1)[:, None], detailed, there).argmax(axis=1),
         ]
         self._append(number, group, matrix, there, first, p2p=False)
         self._keep("trace", np.array(group.members)[np.nonzero(there)[1]])
@@ -330,22 +330,22 @@ class _Builder:
         """Sends with the Recvs they meet: the k-th of one rank to another with its k-th."""
         rows = self.rows
         directed: dict[tuple[int, int, bool], list[Ints]] = defaultdict(list)
-        for m, mine in enumerate(sends):
-            entries = rows.entry[mine]
+        for m, own_rows in enumerate(sends):
+            entries = rows.entry[own_rows]
             for e in np.unique(entries).tolist():
                 peer = _member(rows, group, rows.entries[e].peer)
                 sending = rows.entries[e].op is Op.SEND
                 pair = (m, peer) if sending else (peer, m)
-                directed[(*pair, sending)].append(mine[entries == e])
+                directed[(*pair, sending)].append(own_rows[entries == e])
         pairs = []
         for src, dst, _ in sorted({(s, d, True) for s, d, _ in directed}):
             sent = np.sort(np.concatenate([*directed[src, dst, True], _EMPTY]))
             received = np.sort(np.concatenate([*directed[src, dst, False], _EMPTY]))
             pairs.append(self._pair(sent, received))
         matrix = np.concatenate(pairs)
-        whole = (matrix >= 0).all(axis=1)
-        self.unpaired.append(matrix[~whole].max(axis=1, initial=-1))
-        matrix = matrix[whole]
+        complete = (matrix >= 0).all(axis=1)
+        self.unpaired.append(matrix[~complete].max(axis=1, initial=-1))
+        matrix = matrix[complete]
         matrix = matrix[np.argsort(rows.start[matrix[:, 0]], kind="stable")]
         self._append(number, group, matrix, matrix >= 0, matrix[:, 0], p2p=True)
         self._keep("trace", rows.trace[matrix.ravel()])

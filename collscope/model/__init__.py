@@ -30,7 +30,7 @@ from collscope.model.log import (
 )
 from collscope.model.measurement import Measurement, MeasurementSet
 from collscope.model.metric import Metric, MetricSet
-from collscope.model.op import Bus, Extent, Op, Place, parse_op
+from collscope.model.op import BufferPlace, Bus, Extent, Op, parse_op
 from collscope.model.profile import (
     KernelSpan,
     KernelTotal,
@@ -43,6 +43,7 @@ from collscope.model.redop import Redop, parse_redop, redop_of
 
 __all__ = [
     "DATATYPE_NAMES",
+    "BufferPlace",
     "Bus",
     "CollectiveClass",
     "CommEnd",
@@ -66,7 +67,6 @@ __all__ = [
     "Metric",
     "MetricSet",
     "Op",
-    "Place",
     "Profile",
     "ProfileSet",
     "ProfileTable",

@@ -158,23 +158,23 @@ class CollectiveClass(msgspec.Struct, frozen=True):
         """What ranks and amount leave open; None where a part contradicts."""
         if self.op is not other.op:
             return None
-        told = []  # in the order of Gap
+        gaps = []  # in the order of Gap
         if self.nnodes is None or other.nnodes is None:
-            told.append(Gap.NODES_UNKNOWN)
+            gaps.append(Gap.NODES_UNKNOWN)
         elif self.nnodes != other.nnodes:
-            told.append(Gap.NODES_DIFFER)
-        mine, theirs = self._known, other._known
-        if None in mine or mine != theirs:
-            for gap, own, measured in zip(_UNKNOWN, mine, theirs, strict=True):
+            gaps.append(Gap.NODES_DIFFER)
+        ours, theirs = self._known, other._known
+        if None in ours or ours != theirs:
+            for gap, own, measured in zip(_UNKNOWN, ours, theirs, strict=True):
                 if own is None or measured is None:
-                    told.append(gap)
+                    gaps.append(gap)
                 elif own != measured:
                     return None
         if self.op.rooted and (self.root is None or other.root is None):
-            told.append(Gap.ROOT_UNKNOWN)
+            gaps.append(Gap.ROOT_UNKNOWN)
         elif self.op.rooted and self.root != other.root:
-            told.append(Gap.ROOT_DIFFERS)
-        return tuple(told)
+            gaps.append(Gap.ROOT_DIFFERS)
+        return tuple(gaps)
 
     @property
     def _known(self) -> tuple[object, ...]:

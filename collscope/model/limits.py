@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from collscope.model.datatype import Datatype
 from collscope.model.diagnostic import Diagnostic, Severity
-from collscope.model.op import Op, Place
+from collscope.model.op import BufferPlace, Op
 
 LIMIT = 2**63  # of the store's integers, and of numpy's
 MOST_RANKS = 10**7  # the largest machines have 10^5 GPUs
@@ -85,9 +85,9 @@ _WITHIN = {
 _COUNTS = ("count", "in_count", "out_count")
 # Which of them are one rank's part.
 _PARTS = {
-    Place.SAME: ("count",),
-    Place.PART_OF_RECV: ("count", "in_count"),
-    Place.PART_OF_SEND: ("count", "out_count"),
+    BufferPlace.SAME: ("count",),
+    BufferPlace.PART_OF_RECV: ("count", "in_count"),
+    BufferPlace.PART_OF_SEND: ("count", "out_count"),
 }
 _NUMBERS = ("int", "float", "tuple[int", "tuple[float")  # how their annotations begin
 _TEXTS = {

@@ -78,14 +78,14 @@ class Op(Enum):
         return Extent.PARTS in (self.sends, self.receives)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> BufferPlace:
         """Which pointers are equal when the call is in place."""
         sides = (self.sends, self.receives)
         if sides == (Extent.COUNT, Extent.PARTS):
-            return Place.PART_OF_RECV
+            return BufferPlace.PART_OF_RECV
         if sides == (Extent.PARTS, Extent.COUNT):
-            return Place.PART_OF_SEND
-        return Place.SAME
+            return BufferPlace.PART_OF_SEND
+        return BufferPlace.SAME
 
     @property
     def has_in_place(self) -> bool:
@@ -131,7 +131,7 @@ class Extent(Enum):
     VARIED = "another number on each rank"
 
 
-class Place(Enum):
+class BufferPlace(Enum):
     """What in-place means: which pointers are equal."""
 
     SAME = "sendbuff == recvbuff"

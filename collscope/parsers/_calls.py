@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collscope.model.trace import Ints
     from collscope.parsers._columns import Floats
 
-NOT_TOLD = -1
+UNKNOWN = -1
 _KINDS = {
     "EventRecord": Call.RECORD, "EventRecordWithFlags": Call.RECORD,
     "StreamWaitEvent": Call.WAIT,
@@ -48,7 +48,7 @@ class Launches(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=4096)
 def call_kind(name: str) -> int:
-    """What a call of the runtime or driver does by its name; `NOT_TOLD` where that orders nothing.
+    """What a call of the runtime or driver does by its name; `UNKNOWN` where that orders nothing.
 
     Launches are known by what they launched.
 
@@ -56,7 +56,7 @@ def call_kind(name: str) -> int:
     (<Call.WAIT: 2>, <Call.RECORD: 1>, -1)
     """
     found = _API.fullmatch(name)
-    return NOT_TOLD if found is None else _KINDS.get(found[1], NOT_TOLD)
+    return UNKNOWN if found is None else _KINDS.get(found[1], UNKNOWN)
 
 
 @lru_cache(maxsize=4096)
@@ -69,12 +69,12 @@ def is_launch(name: str) -> bool:
     return _LAUNCH.search(name) is not None
 
 
-def orders(name: str) -> bool:
+def is_relevant_call(name: str) -> bool:
     """Whether a call matters whatever it launched: it orders GPU work, launches or captures it."""
-    return call_kind(name) != NOT_TOLD or is_launch(name) or captures(name)
+    return call_kind(name) != UNKNOWN or is_launch(name) or may_capture(name)
 
 
-def captures(name: str) -> bool:
+def may_capture(name: str) -> bool:
     """Whether a launch behind the call may be into a graph: then no kernel follows it."""
     return "BeginCapture" in name
 
@@ -107,7 +107,7 @@ def without_kernel(
     return before + len(behind), len(number)
 
 
-def at_the_end(start: Ints | Floats, lasts: Ints | Floats) -> tuple[float, float]:
+def end_and_longest(start: Ints | Floats, lasts: Ints | Floats) -> tuple[float, float]:
     """When the last of some rows ends, and what the longest of their last tenth takes."""
     if not len(start):
         return 0.0, 0.0
@@ -180,14 +180,14 @@ class CallRows:
         """
         start, end = times
         own = number if isinstance(number, int) and 0 < number < _LIMIT else 0
-        kind = NOT_TOLD
+        kind = UNKNOWN
         if isinstance(name, str):
             kind = call_kind(name)
             if own and is_launch(name) and isinstance(start, int):
                 self._launches.extend((self._processes[where[0]], own, _within(start)))
-            elif captures(name):
+            elif may_capture(name):
                 self._captures = True
-        if kind == NOT_TOLD and own not in self._launched:
+        if kind == UNKNOWN and own not in self._launched:
             return
         if not (isinstance(start, int) and isinstance(end, int) and 0 <= start <= end < _LIMIT):
             return
@@ -197,10 +197,10 @@ class CallRows:
         self._start.append(start)
         self._end.append(end)
         self._kind.append(kind)
-        self._stream.append(NOT_TOLD)
-        self._event.append(NOT_TOLD)
+        self._stream.append(UNKNOWN)
+        self._event.append(UNKNOWN)
 
-    def tell(self, place: int, stream: str | None, event: object) -> None:
+    def set_stream(self, place: int, stream: str | None, event: object) -> None:
         """Set the stream of a call, named as executions name it, and its event."""
         if stream is not None:
             self._stream[place] = self._streams[stream]
@@ -279,11 +279,11 @@ def host_calls(
         return launch, None
     kind = calls.kind.copy()
     kind[call[call >= 0]] = Call.LAUNCH
-    kept = np.flatnonzero((kind != NOT_TOLD) & (calls.process == process[0]))
+    kept = np.flatnonzero((kind != UNKNOWN) & (calls.process == process[0]))
     kept = kept[np.argsort(calls.start_ns[kept], kind="stable")]
     place = np.full(len(kind) + 1, -1, dtype=np.int32)
     place[kept] = np.arange(len(kept))
-    label = np.array([*(streams[name] for name in calls.streams), NOT_TOLD], dtype=np.int32)
+    label = np.array([*(streams[name] for name in calls.streams), UNKNOWN], dtype=np.int32)
     _, thread = np.unique(calls.thread[kept], return_inverse=True)
     return launch, HostCalls(
         kind=kind[kept],

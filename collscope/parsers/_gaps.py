@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def lacking(numbers: Iterable[int], *, first: int | None = None) -> int:
+def count_missing(numbers: Iterable[int], *, first: int | None = None) -> int:
     """How many numbers are missing between the least and the largest.
 
     numbers  in any order, each any number of times

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from collscope.model import Datatype, Interference, Measurement, Op, Severity, parse_op
-from collscope.parsers._gaps import lacking
+from collscope.parsers._gaps import count_missing
 from collscope.parsers._notes import CUT_TEXT, Notes, cells, ended_lines
-from collscope.parsers._rows import number, whole
+from collscope.parsers._rows import number, parse_int
 
 VERSION = "1"
 _VERSION_TEXT = f"The file is of another version than {VERSION}. Read it with a newer release."
@@ -92,8 +92,8 @@ class _Extent:
         """Take a line of metadata."""
         if key in _PLANNED:
             self._open = True
-            self._planned = whole(value) if key == "classes" else None
-        elif key == "end" and (written := whole(value.partition(" ")[0])) is not None:
+            self._planned = parse_int(value) if key == "classes" else None
+        elif key == "end" and (written := parse_int(value.partition(" ")[0])) is not None:
             missing = max(written - self.rows, 0)
             self._notes.add(Severity.DATA_LOSS, "rows_missing", _MISSING_TEXT, line, count=missing)
             self._begin_anew()
@@ -122,7 +122,7 @@ class _Extent:
             # Without the number of classes a file may be a part of another, taken out on purpose.
             names = set().union(*self._classes.values())
             numbers = [int(n) for n in names if n.isdecimal() and len(n) < _DIGITS]
-            missing = lacking(numbers, first=0)
+            missing = count_missing(numbers, first=0)
             self._notes.add(Severity.NOTICE, "classes_missing", _LACKING_TEXT, 1, count=missing)
             return
         planned = sum(self._expected.values())
@@ -173,7 +173,9 @@ def read_rows(text: str, layout: Layout, notes: Notes) -> Iterator[Row]:
                 continue
             fields = _fields(bare, header, layout, (notes, at))
             if fields is not None and extent.take(bare, fields, at):
-                yield Row(at, bare, fields, above.get("label") or None, whole(above.get("nranks")))
+                yield Row(
+                    at, bare, fields, above.get("label") or None, parse_int(above.get("nranks"))
+                )
     extent.finish()
 
 
@@ -210,7 +212,7 @@ def numbers_of(
     wholes, reals, lists  the columns; values of a list stand between semicolons
     """
     found = Numbers(
-        {name: whole(row.fields.get(name, "")) for name in wholes},
+        {name: parse_int(row.fields.get(name, "")) for name in wholes},
         {name: _real(row.fields.get(name, "")) for name in reals},
         {},
     )

@@ -104,7 +104,7 @@ def _communicator(one: Mapping[str, object]) -> RasCommunicator:
     ranks = [_rank(rank, missing=False) for rank in _list(one.get("ranks"))]
     ranks += [_rank(rank, missing=True) for rank in _list(one.get("missing_ranks"))]
     known = tuple(rank for rank in ranks if rank is not None)
-    return RasCommunicator(str(one.get("hash"))[:40], _whole(one.get("size")), known)
+    return RasCommunicator(str(one.get("hash"))[:40], _parse_int(one.get("size")), known)
 
 
 def _possible(found: Iterable[RasCommunicator]) -> tuple[RasCommunicator, ...]:
@@ -113,15 +113,15 @@ def _possible(found: Iterable[RasCommunicator]) -> tuple[RasCommunicator, ...]:
 
 
 def _rank(one: Mapping[str, object], *, missing: bool) -> RasRank | None:
-    rank = _whole(one.get("rank"))
+    rank = _parse_int(one.get("rank"))
     if rank is None:
         return None
     status, counts = _mapping(one.get("status")), _mapping(one.get("collective_counts"))
     host = one.get("host")
     return RasRank(
         rank, str(host)[:255] if isinstance(host, str) else None,
-        _whole(one.get("pid")), _whole(one.get("cuda_dev")),
-        tuple((str(op)[:40], n) for op, v in counts.items() if (n := _whole(v)) is not None),
+        _parse_int(one.get("pid")), _parse_int(one.get("cuda_dev")),
+        tuple((str(op)[:40], n) for op, v in counts.items() if (n := _parse_int(v)) is not None),
         missing, status.get("considered_dead") is True,
         status.get("async_error") not in (0, None) or status.get("abort_flag") is True,
     )  # fmt: skip
@@ -204,7 +204,7 @@ def _size(text: str) -> int | None:
     return int(text) if text.isdigit() and len(text) < 9 else None
 
 
-def _whole(value: object) -> int | None:
+def _parse_int(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < 1 << 63 else None
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from collscope import stamps
 from collscope.kernel_names import MARKERS, classify
 from collscope.model import Diagnostic, KernelSpan, KernelTotal, Profile, Severity
-from collscope.parsers._calls import CallRows, at_the_end, missing_numbers
+from collscope.parsers._calls import CallRows, end_and_longest, missing_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -74,7 +74,7 @@ def number(value: object) -> int | float | None:
     return value
 
 
-def whole(value: object, scale: int = 1) -> int | None:
+def parse_int(value: object, scale: int = 1) -> int | None:
     """`number(value)` times `scale`, rounded; None when the value or the product is no number."""
     if type(value) is int and scale == 1:  # most are
         return value if 0 <= value < _LIMIT else None
@@ -218,7 +218,7 @@ class Rows:
         process  that it is of, where two may give streams one name
         """
         name, start, end, device, stream, *more = row
-        start_ns, end_ns = whole(start), whole(end)
+        start_ns, end_ns = parse_int(start), parse_int(end)
         if not isinstance(name, str) or not name.strip():
             self.skip("row_without_name", row, line)
         elif start_ns is None or end_ns is None:
@@ -228,7 +228,7 @@ class Rows:
         elif name not in MARKERS:
             name = self._shared.setdefault(name, name)
             where, queue = self._label(device), self._label(stream)
-            call, blocks = (whole(value) or None for value in (*more, None, None)[:2])
+            call, blocks = (parse_int(value) or None for value in (*more, None, None)[:2])
             self._spans.append(KernelSpan(name, start_ns, end_ns, where, queue, kind, call, blocks))
             self._processes.append(process)
 
@@ -254,14 +254,14 @@ class Rows:
         """Look for kernels that were launched and are not among the executions."""
         start = np.array([s.start_ns for s in self._spans], dtype=np.float64)
         end = np.array([s.end_ns for s in self._spans], dtype=np.float64)
-        self._gone += calls.lost(at_the_end(start, end - start))
+        self._gone += calls.lost(end_and_longest(start, end - start))
 
     def add_number(self, sequence: Hashable, value: object) -> None:
         """Take the number that the source gives an execution, in a sequence of its own.
 
         value  counted up by one for each execution; what is no number is left out
         """
-        counted = whole(value)
+        counted = parse_int(value)
         if counted is not None:
             self._numbers[sequence].add(counted)
 
@@ -330,8 +330,8 @@ class Rows:
     def add_top(self, columns: TopColumns, cells: Sequence[object], line: int | None) -> None:
         """Add one row of a "top" table; durations are in the table's unit."""
         name = cells[columns.name]
-        calls = whole(cells[columns.calls])
-        total_ns = whole(cells[columns.total], columns.scale_ns)
+        calls = parse_int(cells[columns.calls])
+        total_ns = parse_int(cells[columns.total], columns.scale_ns)
         if not isinstance(name, str) or not name.strip():
             self.skip("row_without_name", cells, line)
             return
@@ -352,8 +352,8 @@ class Rows:
                 name.strip(),
                 calls,
                 total_ns,
-                min_ns=whole(optional(columns.minimum), columns.scale_ns),
-                max_ns=whole(optional(columns.maximum), columns.scale_ns),
+                min_ns=parse_int(optional(columns.minimum), columns.scale_ns),
+                max_ns=parse_int(optional(columns.maximum), columns.scale_ns),
                 kind=kind_of(name.strip()),
                 reported_percentage=None if percentage is None else float(percentage),
             )

@@ -103,8 +103,8 @@ def parse(text: str | Iterable[str]) -> MeasurementSet:
     notes = Notes()
     rows, lines = _rows(text, notes)
     # One row's digits give its ranks; the logger is of one process group in most jobs.
-    told = {n for row in rows if (n := _ranks(row)) is not None}
-    common = next(iter(told)) if len(told) == 1 else None
+    row_ranks = {n for row in rows if (n := _ranks(row)) is not None}
+    common = next(iter(row_ranks)) if len(row_ranks) == 1 else None
     found = tuple(_measurement(row, _ranks(row) or common) for row in rows)
     if not found:
         notes.add(Severity.NOTICE, "no_rows", "The table holds no operations.", 1)

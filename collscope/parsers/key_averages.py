@@ -143,12 +143,12 @@ def _profile(read: Sequence[_Row], notes: Notes) -> Profile:
         notes.add(Severity.NOTICE, "calls_computed", message, 1)
     rows = [_counted(row) for row in read]
     kernels, operators = _kernels(rows), _operators(rows)
-    whole = _sum(kernels) >= _sum(operators)
-    chosen = kernels if whole else _named(operators, kernels)
+    by_kernels = _sum(kernels) >= _sum(operators)
+    chosen = kernels if by_kernels else _named(operators, kernels)
     if not chosen:
         message = "The table has no device time: it was recorded without the GPU's activity."
         notes.add(Severity.NOTICE, "no_rows", message, 1)
-    _check_coverage(chosen, "kernels" if whole else "operators", notes)
+    _check_coverage(chosen, "kernels" if by_kernels else "operators", notes)
     totals = [
         KernelTotal(
             row.name,
@@ -285,11 +285,11 @@ def _operators(rows: Sequence[_Row]) -> list[_Row]:
 
 def _named(operators: Sequence[_Row], kernels: Sequence[_Row]) -> list[_Row]:
     """The operators, but the collectives' kernels for their one operator where all are listed."""
-    mine = [row for row in kernels if classify(row.name) is not None]
+    collectives = [row for row in kernels if classify(row.name) is not None]
     comms = [row for row in operators if row.name == _COMMS]
-    if not mine or abs(_sum(mine) - _sum(comms)) > _TIE * _sum(comms):
+    if not collectives or abs(_sum(collectives) - _sum(comms)) > _TIE * _sum(comms):
         return list(operators)
-    return [*mine, *(row for row in operators if row.name != _COMMS)]
+    return [*collectives, *(row for row in operators if row.name != _COMMS)]
 
 
 def _sum(rows: Sequence[_Row]) -> int:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from collscope.model import Diagnostic, Profile, Severity
 from collscope.model.profile import ProfiledDevice
 from collscope.parsers import nsys_nccl, nvtx_payload
-from collscope.parsers._calls import CallRows, orders
+from collscope.parsers._calls import CallRows, is_relevant_call
 from collscope.parsers._rows import Rows
 from collscope.parsers._sqlite import (
     base_tables,
@@ -87,8 +87,8 @@ def parse(connection: Database) -> Profile:
             _note_graphs(connection, rows)
         ranges = list(_nccl_ranges(connection, names))
         if _RUNTIME in names:
-            told = rows.launched_named(nsys_nccl.hint_of) if ranges else set()
-            calls, launched = _read_calls(connection, rows, names, told)
+            launches = rows.launched_named(nsys_nccl.hint_of) if ranges else set()
+            calls, launched = _read_calls(connection, rows, names, launches)
         devices = _devices(connection, names, several, ranges)
     return _with_calls_of_nccl(rows.profile("nsys", calls, devices), ranges, launched)
 
@@ -96,9 +96,9 @@ def parse(connection: Database) -> Profile:
 def _processes(connection: Database, names: set[str]) -> int:
     """Number of processes with events; 0 where the tables do not show it."""
     tables = (t for t in (_KERNEL, _MEMCPY, _MEMSET) if t in names)
-    told = [t for t in tables if "globalpid" in columns(connection, t)]
-    union = " UNION ".join(f"SELECT globalPid FROM {t}" for t in told)
-    return next(select(connection, f"SELECT COUNT(*) FROM ({union})"))[0] if told else 0
+    tables_with_pid = [t for t in tables if "globalpid" in columns(connection, t)]
+    union = " UNION ".join(f"SELECT globalPid FROM {t}" for t in tables_with_pid)
+    return next(select(connection, f"SELECT COUNT(*) FROM ({union})"))[0] if tables_with_pid else 0
 
 
 def _read_kernels(connection: Database, rows: Rows, names: set[str], several: bool) -> None:
@@ -167,18 +167,18 @@ def _number(known: dict[str, str]) -> str:
 
 
 def _read_calls(
-    connection: Database, rows: Rows, names: set[str], told: set[int]
+    connection: Database, rows: Rows, names: set[str], launches: set[int]
 ) -> tuple[ProfiledCalls | None, dict[int, tuple[int, int]]]:
     """Calls of the runtime and the driver; and thread and start of the first one of some.
 
-    told  numbers of those: of launches that ranges of NCCL may describe
+    launches  numbers of those: of launches that ranges of NCCL may describe
     """
     known = columns(connection, _RUNTIME)
     if "StringIds" not in names or not {"globaltid", "correlationid", "nameid"} <= known.keys():
         return None, {}
     used = f"SELECT id, value FROM StringIds WHERE id IN (SELECT nameId FROM {_RUNTIME})"
     functions = dict(select(connection, used))
-    ordering = {k for k, name in functions.items() if orders(str(name))}
+    ordering = {k for k, name in functions.items() if is_relevant_call(str(name))}
     launched = rows.launched
     found = CallRows(launched)
     first: dict[int, tuple[int, int]] = {}
@@ -194,16 +194,16 @@ def _read_calls(
         if len(found) == count:
             continue
         place.setdefault(own, count)
-        if own in told and (own not in first or start < first[own][1]):
+        if own in launches and (own not in first or start < first[own][1]):
             first[own] = thread, start
     for table in (_SYNC, _EVENT):
         if table in names:
-            _tell_streams(connection, table, found, place)
+            _set_streams(connection, table, found, place)
     rows.look_for_lost(found)
     return found.columns(), first
 
 
-def _tell_streams(connection: Database, table: str, found: CallRows, place: dict[int, int]) -> None:
+def _set_streams(connection: Database, table: str, found: CallRows, place: dict[int, int]) -> None:
     """Streams and events of synchronising calls, or of recorded events.
 
     eventSyncId, where present, names the record that a wait is for; an event's own id comes back.
@@ -217,7 +217,7 @@ def _tell_streams(connection: Database, table: str, found: CallRows, place: dict
             # CUPTI_SYNCHRONIZATION_INVALID_VALUE: the call names no stream, or no event.
             label = None if on is None or on in (-1, 0xFFFFFFFF) else str(on)
             named = None if own is None or own in (-1, 0xFFFFFFFF) else ("event", own)
-            found.tell(place[number], label, ("record", linked) if linked else named)
+            found.set_stream(place[number], label, ("record", linked) if linked else named)
 
 
 def _nccl_ranges(connection: Database, names: set[str]) -> Iterable[Range]:
@@ -305,9 +305,9 @@ def _devices(
     world = _worlds(ranges)
     found = []
     for label in {label for _, label in pairs}:
-        mine = {pid for pid, own in pairs if own == label}
-        own = next(iter(mine))
-        alone = len(mine) == 1 and sum(pid == own for pid, _ in pairs) == 1
+        own_pids = {pid for pid, own in pairs if own == label}
+        own = next(iter(own_pids))
+        alone = len(own_pids) == 1 and sum(pid == own for pid, _ in pairs) == 1
         member = world.get(own) if alone else None
         found.append(
             ProfiledDevice(
@@ -341,16 +341,16 @@ def _with_calls_of_nccl(
     profile: Profile, ranges: list[Range], launched: dict[int, tuple[int, int]]
 ) -> Profile:
     """The profile with the facts of NCCL's ranges about its collective kernels."""
-    mine = [
+    collectives = [
         k for k, s in enumerate(profile.spans) if s.kind == "kernel" and nsys_nccl.hint_of(s.name)
     ]
-    if not mine:
+    if not collectives:
         return profile
     spans = list(profile.spans)
     by_window: dict[tuple[int, int], list[int]] = defaultdict(list)
     windows = nsys_nccl.windows(ranges)
     starts = {thread: [w.start_ns for w in own] for thread, own in windows.items()}
-    for k in mine:
+    for k in collectives:
         thread, time = launched.get(spans[k].call or 0, (-1, 0))
         place = bisect_right(starts.get(thread, []), time) - 1
         if place >= 0 and windows[thread][place].end_ns >= time:
@@ -358,12 +358,12 @@ def _with_calls_of_nccl(
     members = nsys_nccl.communicators(ranges)
     for (thread, place), numbers in by_window.items():
         window = windows[thread][place]
-        told = nsys_nccl.described(window, [spans[k] for k in numbers], members)
-        for k, entry in zip(numbers, told, strict=True):
+        entries = nsys_nccl.described(window, [spans[k] for k in numbers], members)
+        for k, entry in zip(numbers, entries, strict=True):
             spans[k] = replace(spans[k], collective=entry)
     calls = [call for own in windows.values() for window in own for call in window.calls]
-    alone = sum(spans[k].collective is None for k in mine)
-    notes = nsys_nccl.diagnostics(calls, alone, len(mine))
+    alone = sum(spans[k].collective is None for k in collectives)
+    notes = nsys_nccl.diagnostics(calls, alone, len(collectives))
     return replace(profile, spans=tuple(spans), diagnostics=(*profile.diagnostics, *notes))
 
 

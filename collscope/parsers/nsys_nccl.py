@@ -68,7 +68,7 @@ def communicators(ranges: Iterable[Range]) -> dict[tuple[int, str], Communicator
     for own in ranges:
         values = own.values or {}
         name = _name(values)
-        rank, nranks = _whole(values.get(RANK)), _whole(values.get(RANKS))
+        rank, nranks = _parse_int(values.get(RANK)), _parse_int(values.get(RANKS))
         if name is None or rank is None or nranks is None or not rank < nranks:
             continue
         member = Communicator(name, rank, nranks)
@@ -112,21 +112,21 @@ def described(
 
     NCCL may carry out several calls of a group with one kernel, and in another order.
     """
-    told = [_collective(call, members) for call in window.calls]
-    if not told:
+    entries = [_collective(call, members) for call in window.calls]
+    if not entries:
         return [None] * len(kernels)
-    if len(set(told)) == 1 and len({k.device for k in kernels}) == len(kernels) == len(told):
-        return [_typed(told[0], kernel) for kernel in kernels]
-    if len(told) > 1 and all(entry.op.point_to_point for entry in told):
+    if len(set(entries)) == 1 and len({k.device for k in kernels}) == len(kernels) == len(entries):
+        return [_typed(entries[0], kernel) for kernel in kernels]
+    if len(entries) > 1 and all(entry.op.point_to_point for entry in entries):
         # One kernel does them all: of its communicator, if there is only one.
-        groups = {(entry.group, entry.group_size) for entry in told}
+        groups = {(entry.group, entry.group_size) for entry in entries}
         (group, size), *others = groups
-        whole = TraceCollective(Op.SEND_RECV, group=group, group_size=size)
-        return [None if others else whole] * len(kernels)
+        batch = TraceCollective(Op.SEND_RECV, group=group, group_size=size)
+        return [None if others else batch] * len(kernels)
     found: list[TraceCollective | None] = []
     for kernel in kernels:
         op = _hinted(kernel)
-        of_op = [entry for entry in told if entry.op is op]
+        of_op = [entry for entry in entries if entry.op is op]
         alike = [other for other in kernels if _hinted(other) is op]
         found.append(_typed(of_op[0], kernel) if len(of_op) == len(alike) == 1 else None)
     return found
@@ -184,7 +184,9 @@ def _collective(
     values, op = call.values or {}, _operation(call)
     name = _name(values)
     member = None if name is None else members.get((call.process, name))
-    size = next((n for key in BYTES if (n := _whole(values.get(key), 1 << 63)) is not None), None)
+    size = next(
+        (n for key in BYTES if (n := _parse_int(values.get(key), 1 << 63)) is not None), None
+    )
     redop = values.get(REDUCTION)
     reduction = parse_redop(redop) if isinstance(redop, str) else None
     if isinstance(redop, int):
@@ -194,18 +196,18 @@ def _collective(
         group=name,
         group_size=None if member is None else member.nranks,
         redop=None if reduction is None else reduction.value,
-        root=_whole(values.get(ROOT)),
-        peer=_whole(values.get(PEER)),
+        root=_parse_int(values.get(ROOT)),
+        peer=_parse_int(values.get(PEER)),
         count_bytes=size,
     )
 
 
-def _typed(told: TraceCollective, kernel: KernelSpan) -> TraceCollective:
+def _typed(entry: TraceCollective, kernel: KernelSpan) -> TraceCollective:
     """With the datatype that the kernel's name has, where that is of this operation."""
     hint = hint_of(kernel.name)
-    if hint is None or not told.op.reduces or hint.op_hint != told.op.value:
-        return told
-    return replace(told, datatype=Datatype.of_label(hint.datatype_hint))
+    if hint is None or not entry.op.reduces or hint.op_hint != entry.op.value:
+        return entry
+    return replace(entry, datatype=Datatype.of_label(hint.datatype_hint))
 
 
 def _hinted(kernel: KernelSpan) -> Op | None:
@@ -219,5 +221,5 @@ def _name(values: dict[str, Value]) -> str | None:
     return f"0x{value:x}" if isinstance(value, int) and value > 0 else None
 
 
-def _whole(value: object, limit: int = _LARGEST) -> int | None:
+def _parse_int(value: object, limit: int = _LARGEST) -> int | None:
     return value if isinstance(value, int) and 0 <= value < limit else None

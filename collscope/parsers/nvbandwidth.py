@@ -150,13 +150,13 @@ def _row(
 ) -> list[Metric]:
     """Figures of one row of a matrix."""
     unit = _UNIT.search(described)
-    told = "" if unit is None else unit[1]
+    unit_name = "" if unit is None else unit[1]
     return [
         Metric(
             f"{hints.name or name}: {_pair(described, row, column)}",
             value,
-            told,
-            told == "GB/s",
+            unit_name,
+            unit_name == "GB/s",
             hints.label,
             line,
         )

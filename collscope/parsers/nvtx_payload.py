@@ -87,8 +87,8 @@ def payload_of(blob: object) -> tuple[int, bytes] | None:
     if not isinstance(blob, bytes) or len(blob) < _HEAD.size:
         return None
     _domain, schema, size, last = _HEAD.unpack_from(blob)
-    whole = _HEAD.size + size == len(blob) and last in (_HEAD.size, len(blob))
-    return (schema, blob[_HEAD.size :]) if whole else None
+    complete = _HEAD.size + size == len(blob) and last in (_HEAD.size, len(blob))
+    return (schema, blob[_HEAD.size :]) if complete else None
 
 
 def decode(payload: bytes, fields: Iterable[Field]) -> dict[str, Value] | None:

@@ -110,8 +110,8 @@ def _communicator(
                 "Some ranks of a communicator have launched fewer calls of an operation than"
                 " others. Take another snapshot: ranks whose counts have not changed are stuck."
             )
-            told = f"{name}: {op} {most}, but {_few(behind)} at least {least}"
-            notes.add(Severity.NOTICE, "ras_ranks_behind", message, line, told)
+            excerpt = f"{name}: {op} {most}, but {_few(behind)} at least {least}"
+            notes.add(Severity.NOTICE, "ras_ranks_behind", message, line, excerpt)
         found += [
             Metric(
                 f"{op} launched, {which} of {len(by_rank)} ranks", value, "calls", None, label, line

@@ -21,7 +21,7 @@ from collscope.model import (
     size_bytes,
 )
 from collscope.parsers._notes import CUT_TEXT, Notes, cells, ended_lines
-from collscope.parsers._rows import number, whole
+from collscope.parsers._rows import number, parse_int
 from collscope.parsers.reader import Reader, whole_if
 
 DIALECT = "rccl_replayer_csv"
@@ -93,7 +93,7 @@ def _row(
     if op is Op.UNKNOWN or datatype is Datatype.UNKNOWN:
         notes.add(Severity.DATA_LOSS, "unknown_class", _CLASS_TEXT, at, line)
         return None
-    count, time_ms = whole(elements), number(milliseconds)
+    count, time_ms = parse_int(elements), number(milliseconds)
     if count is None or not time_ms:
         notes.add(Severity.DATA_LOSS, "bad_number", _NUMBER_TEXT, at, line)
         return None
@@ -108,7 +108,7 @@ def _row(
         op=op,
         datatype=datatype,
         redop=reduction.value if op.reduces and reduction else None,
-        root=whole(root) if op.rooted else None,
+        root=parse_int(root) if op.rooted else None,
         count=count,
         size_bytes=size,
         in_place={"1": True, "0": False}.get(in_place),

@@ -64,11 +64,11 @@ class Source(Protocol):
     def chunks(self) -> Iterator[bytes]:
         """All of it, in order, in parts of at least one byte."""
 
-    def whole(self) -> bytes:
+    def read_all(self) -> bytes:
         """All of it; files above a limit are refused."""
 
     def text(self) -> str:
-        """As `whole`; bytes that are no UTF-8 are replacement characters."""
+        """As `read_all`; bytes that are no UTF-8 are replacement characters."""
 
     def database(self) -> AbstractContextManager[Database | None]:
         """It as an SQLite file, open for reading base tables; None where it cannot be opened."""
@@ -84,13 +84,13 @@ class InMemory(msgspec.Struct, frozen=True):
         """The parts."""
         return (part for part in self.parts if part)
 
-    def whole(self) -> bytes:
+    def read_all(self) -> bytes:
         """The parts as one."""
         return b"".join(self.parts)
 
     def text(self) -> str:
         """The parts as text."""
-        return text_of(self.whole())
+        return text_of(self.read_all())
 
     def database(self) -> AbstractContextManager[Database | None]:
         """None: SQLite opens files."""
@@ -228,7 +228,7 @@ def recorder_reader(
     def read(source: Source, _hints: Hints) -> Records:
         from collscope import stamps  # noqa: PLC0415 - it needs numpy
 
-        return stamps.believed_recording(parse(whole_characters(source.whole()), source.name))
+        return stamps.believed_recording(parse(whole_characters(source.read_all()), source.name))
 
     return Reader(name, "trace", _whole_file(sniff), read)
 

@@ -127,7 +127,7 @@ def read(kind: str, source: Source, head: bytes, hints: Hints) -> Records | None
     """
     tables: list[MeasurementSet] = []
     figures: list[MetricSet] = []
-    once = _Once(source)
+    once = _SharedText(source)
     for fits, reader in _fitting(kind, head):
         raw = reader.read(once, hints)
         found = None if raw is None else bounded(raw)
@@ -149,13 +149,13 @@ def read_bytes(kind: str, data: bytes, hints: Hints) -> Records | None:
     return read(kind, InMemory([data]), data[:HEAD_BYTES], hints)
 
 
-class _Once:
+class _SharedText:
     """A source whose text is made once for all readers, without what one of them has taken."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._text: str | None = None
-        self.name, self.chunks, self.whole = source.name, source.chunks, source.whole
+        self.name, self.chunks, self.read_all = source.name, source.chunks, source.read_all
         self.database = source.database
 
     def text(self) -> str:

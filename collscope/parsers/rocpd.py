@@ -101,10 +101,10 @@ def parse(connection: Database) -> Profile:
         devices = _devices(connection, names, processes)
     profile = rows.profile("rocpd", calls.columns(), devices)
     launched = {call: c for process in processes for call, c in process.collectives.items()}
-    return replace(profile, spans=tuple(_told(span, launched) for span in profile.spans))
+    return replace(profile, spans=tuple(_with_collective(span, launched) for span in profile.spans))
 
 
-def _told(span: KernelSpan, launched: Mapping[int, TraceCollective]) -> KernelSpan:
+def _with_collective(span: KernelSpan, launched: Mapping[int, TraceCollective]) -> KernelSpan:
     """A collective's kernel with what the RCCL call that launched it is, where that is known."""
     collective = launched.get(span.call or 0)
     if collective is None or span.kind != "kernel" or classify(span.name) is None:
@@ -262,7 +262,7 @@ def _read_calls(connection: Database, found: CallRows, names: set[str], process:
     for own, of in parents.items():
         if of in process.collectives:
             process.collectives.setdefault(own, process.collectives[of])
-    _tell_streams(connection, found, names, process, place)
+    _set_streams(connection, found, names, process, place)
 
 
 def _arguments(
@@ -307,7 +307,7 @@ def _parse_whole(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() and len(text) < _DIGITS else None
 
 
-def _tell_streams(
+def _set_streams(
     connection: Database,
     found: CallRows,
     names: set[str],
@@ -318,7 +318,7 @@ def _tell_streams(
     arguments = "rocpd_arg" + process.suffix
     if not place or not _has(connection, names, arguments, {"event_id", "name", "value"}):
         return
-    told: dict[object, dict[str, str]] = defaultdict(dict)
+    pointers: dict[object, dict[str, str]] = defaultdict(dict)
     for event_id, name, value in select(
         connection,
         f"SELECT event_id, name, value FROM {quoted(arguments)}"
@@ -326,17 +326,17 @@ def _tell_streams(
     ):
         own_pointer = pointer(value)
         if event_id in place and own_pointer is not None:
-            told[event_id][name] = own_pointer
+            pointers[event_id][name] = own_pointer
     number_of: dict[str, set[str]] = defaultdict(set)
-    for event_id, values in told.items():
+    for event_id, values in pointers.items():
         labels = process.streams_of.get(place[event_id][1], set())
         if len(labels) == 1 and "stream" in values:
             number_of[values["stream"]] |= labels
-    for event_id, values in told.items():
+    for event_id, values in pointers.items():
         # A pointer that was given to several streams, one after the other, identifies none.
         labels = number_of.get(values.get("stream", ""), set())
         label = next(iter(labels)) if len(labels) == 1 else None
-        found.tell(place[event_id][0], label, values.get("event"))
+        found.set_stream(place[event_id][0], label, values.get("event"))
 
 
 def _has(connection: Database, names: set[str], table: str, needed: set[str]) -> bool:
@@ -353,8 +353,8 @@ def _devices(
         alone = len(process.devices) == 1
         rank, size = _rank(connection, names, process.suffix) if alone else (None, None)
         host = _only(connection, names, "rocpd_info_node" + process.suffix, "hostname")
-        mine = process.devices - others
-        found += [ProfiledDevice(device, rank, size, host) for device in sorted(mine)]
+        own_devices = process.devices - others
+        found += [ProfiledDevice(device, rank, size, host) for device in sorted(own_devices)]
     return tuple(found)
 
 
@@ -367,9 +367,9 @@ def _rank(connection: Database, names: set[str], suffix: str) -> tuple[int | Non
         return None, None
     for names_of in _RANKS:
         values = [variables.get(name) for name in names_of] if isinstance(variables, dict) else []
-        told = [int(v) for v in values if isinstance(v, str) and v.isdecimal() and len(v) < 10]
-        if len(told) == len(names_of) and told[0] < told[1]:
-            return told[0], told[1]
+        numbers = [int(v) for v in values if isinstance(v, str) and v.isdecimal() and len(v) < 10]
+        if len(numbers) == len(names_of) and numbers[0] < numbers[1]:
+            return numbers[0], numbers[1]
     return None, None
 
 

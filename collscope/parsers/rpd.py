@@ -15,7 +15,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from collscope.model import Diagnostic, Profile, Severity
-from collscope.parsers._calls import NOT_TOLD, CallRows, call_kind, pointer, stream_and_event
+from collscope.parsers._calls import UNKNOWN, CallRows, call_kind, pointer, stream_and_event
 from collscope.parsers._rows import Rows, kind_of, top_columns
 from collscope.parsers._sqlite import base_tables, columns, damage_noted, select, sqlite_reader
 
@@ -139,8 +139,8 @@ def _read_calls(connection: Database, rows: Rows, names: set[str]) -> ProfiledCa
     for name, number, process, thread, start, end, text in select(connection, _calls(names)):
         count = len(found)
         found.add(name, number, (process, thread), (start, end))
-        if len(found) > count and call_kind(str(name)) != NOT_TOLD:
-            found.tell(count, *stream_and_event(text))
+        if len(found) > count and call_kind(str(name)) != UNKNOWN:
+            found.set_stream(count, *stream_and_event(text))
     rows.look_for_lost(found)
     return found.columns()
 

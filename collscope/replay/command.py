@@ -99,7 +99,7 @@ def plan_of_run(connection: sqlite3.Connection, source: Source) -> Planned:
 def _plan_file(path: Path, mode: str | None) -> Plan:
     try:
         with open_input(str(path)) as file:
-            text = file.whole().decode()
+            text = file.read_all().decode()
     except (UnreadableError, UnicodeDecodeError) as error:
         why = error.reason if isinstance(error, UnreadableError) else "not UTF-8 text"
         raise InputError(f"{path}: {why}. Name a plan file, see schemas/plan.md.") from error

@@ -16,7 +16,7 @@ from collscope.model.note import Note
 from collscope.outputs import write_file
 from collscope.parsers import rccl_replayer_csv, replay_csv
 from collscope.store.connection import open_store, transaction
-from collscope.store.measurements import forget_source
+from collscope.store.measurements import remove_source_by_hash
 from collscope.store.sources import identity
 
 _FUNCTIONS = {Op.SEND_RECV: "Send/Recv"}
@@ -114,7 +114,7 @@ def store_results(path: Path, db: Path, run: str, before: str | None) -> None:
         connection = open_store(db)
         try:
             with transaction(connection, db):
-                forget_source(connection, run, identity(before, CSV))
+                remove_source_by_hash(connection, run, identity(before, CSV))
         finally:
             connection.close()
     ingest_csvs([str(path)], db, run)

@@ -32,7 +32,7 @@ from collscope.sanitize.document import Document, is_document
 from collscope.sanitize.names import Names, new_key
 from collscope.sanitize.stored import is_store, sanitize_store
 from collscope.sanitize.text import Text
-from collscope.sanitize.words import known
+from collscope.sanitize.words import is_kept
 
 _SQLITE_TEXT = (
     "an SQLite file that is not a store, so its names cannot be identified. Ingest it, and "
@@ -89,7 +89,7 @@ def sanitize(source: Path, target: Path, key: str | None = None) -> Sanitized:
     given = expand([str(source)])
     with scratch_beside(target) as scratch:
         made = scratch / "copy"
-        copier = _Copier(Names(new_key() if key is None else key.encode(), known), scratch)
+        copier = _Copier(Names(new_key() if key is None else key.encode(), is_kept), scratch)
         copier.refused += [Refused(printable(path), why) for path, why in given.skipped]
         for path in given.files:
             inside = Path(path).relative_to(source) if source.is_dir() else Path()
@@ -194,9 +194,9 @@ class _Copier:
         """
         head = file.head()
         if own_recorder.sniff(head):
-            return [self._recording(file.whole())]
+            return [self._recording(file.read_all())]
         if flight_pickle.sniff(head):
-            return [self._pickle(file.whole())]
+            return [self._pickle(file.read_all())]
         if is_sqlite(head):
             raise _RefusedError(_SQLITE_TEXT)
         if not _is_text(head):
@@ -207,7 +207,7 @@ class _Copier:
         kernels = _kernels(file, head)
         if is_document(head):
             document = Document(self._text, kernels)
-            yield _bytes(document(_decoded(file.whole())))
+            yield _bytes(document(_decoded(file.read_all())))
         else:
             text = Text(self.names, kernels) if kernels else self._text
             for lines in _lines(file.chunks()):

@@ -33,7 +33,7 @@ from collscope.sanitize.tokens import (
     VALUE,
     WORD,
 )
-from collscope.sanitize.words import begins_word, known
+from collscope.sanitize.words import begins_word, is_kept
 
 _CACHED = 1 << 18  # tokens
 
@@ -114,7 +114,7 @@ class Text:
         """A word, or several joined by dots; unchanged where all of it is known."""
         if ADDRESS.fullmatch(word):
             return self.address(word)
-        if known(word) or NUMERIC.fullmatch(word):
+        if is_kept(word) or NUMERIC.fullmatch(word):
             return word
         if self._begin_of_host(word):
             return self._host_behind(word)
@@ -134,7 +134,7 @@ class Text:
 
     def path(self, path: str) -> str:
         """A path: folders of the system, endings of files and numbers of ranks stay."""
-        if re.fullmatch(r"[/\\]\w+", path) and known(path[1:]) and path[1:].isalpha():
+        if re.fullmatch(r"[/\\]\w+", path) and is_kept(path[1:]) and path[1:].isalpha():
             return path  # "per /iteration"
         parts = re.split(r"([/\\])", path)
         return "".join(part if k % 2 else self._part(part) for k, part in enumerate(parts))
@@ -191,7 +191,9 @@ class Text:
 
     def _url(self, url: str) -> str:
         scheme, sign, rest = url.partition("://")
-        new = scheme if known(scheme) or scheme in ("http", "https", "tcp", "s3", "file") else None
+        new = (
+            scheme if is_kept(scheme) or scheme in ("http", "https", "tcp", "s3", "file") else None
+        )
         where, slash, path = rest.partition("/")
         host, colon, port = where.rpartition(":")
         if not port.isdecimal():
@@ -241,7 +243,7 @@ class Text:
 
 
 def _stays(label: str) -> bool:
-    if known(label) or NUMERIC.fullmatch(label):
+    if is_kept(label) or NUMERIC.fullmatch(label):
         return True
     parts = label.split("-")
-    return len(parts) > 1 and all(p.isalpha() and known(p) for p in parts)
+    return len(parts) > 1 and all(p.isalpha() and is_kept(p) for p in parts)

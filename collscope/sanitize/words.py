@@ -30,7 +30,7 @@ def _words() -> frozenset[str]:
 
 
 @lru_cache(1 << 16)
-def known(word: str) -> bool:
+def is_kept(word: str) -> bool:
     """Whether a word stays; a word with digits does with any others.
 
     >>> known("opCount"), known("rank12"), known("4MB"), known("coll_start_sn"), known("alice")

@@ -72,10 +72,10 @@ def open_store(path: Path) -> sqlite3.Connection:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    with explained(path):
+    with sqlite_errors_as_input_errors(path):
         connection = sqlite3.connect(path.absolute(), isolation_level=None, timeout=LOCK_TIMEOUT_S)
     try:
-        with explained(path):
+        with sqlite_errors_as_input_errors(path):
             _check(connection, path)
             _switch_to_wal(connection)
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -203,7 +203,7 @@ def open_readonly(path: Path) -> sqlite3.Connection:
         )
     connection = _reader(path)
     try:
-        with explained(path):
+        with sqlite_errors_as_input_errors(path):
             version = _check(connection, path)
             if not version:
                 raise InputError(
@@ -356,10 +356,10 @@ def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
 
     raises  InputError for what SQLite refuses: a locked store, a full disk, damage
     """
-    with explained(path):
+    with sqlite_errors_as_input_errors(path):
         connection.execute("BEGIN IMMEDIATE")
     try:
-        with explained(path):
+        with sqlite_errors_as_input_errors(path):
             yield
             connection.execute("COMMIT")
     except BaseException:
@@ -372,10 +372,10 @@ def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def snapshot(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
     """Reads the state at the first query, whatever other processes write meanwhile."""
-    with explained(path):
+    with sqlite_errors_as_input_errors(path):
         connection.execute("BEGIN")
     try:
-        with explained(path):
+        with sqlite_errors_as_input_errors(path):
             yield
     finally:
         with contextlib.suppress(sqlite3.Error):
@@ -386,7 +386,7 @@ DAMAGED = "the store is damaged. Restore it from a copy, or ingest into a new fi
 
 
 @contextlib.contextmanager
-def explained(path: Path) -> Iterator[None]:
+def sqlite_errors_as_input_errors(path: Path) -> Iterator[None]:
     """SQLite's errors as ours, with what to do."""
     try:
         yield

@@ -67,7 +67,7 @@ def count_copies(connection: sqlite3.Connection, source: int) -> int:
     return sum(row in others for row in connection.execute(query.format("="), (source, source)))
 
 
-def forget_source(connection: sqlite3.Connection, run: str, sha256: str) -> None:
+def remove_source_by_hash(connection: sqlite3.Connection, run: str, sha256: str) -> None:
     """Remove a source of this identity from a run, with all that came from it, if it is there."""
     connection.execute(
         "DELETE FROM _source WHERE sha256 = ?"

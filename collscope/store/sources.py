@@ -115,7 +115,7 @@ def insert_source(connection: sqlite3.Connection, run: int, source: SourceRow) -
     return int(cursor.lastrowid or 0)
 
 
-def forget(connection: sqlite3.Connection, source: int) -> None:
+def remove_source(connection: sqlite3.Connection, source: int) -> None:
     """Remove a source with all that came from it; its run is then to be matched again."""
     connection.execute("DELETE FROM _source WHERE source_id = ?", (source,))
 
@@ -251,7 +251,7 @@ def insert_profile(
     )
 
 
-class Lives:
+class HandlesByPointer:
     """Handles of a log by process and communicator pointer, which is used again and again."""
 
     def __init__(
@@ -286,7 +286,7 @@ class LogKeys(msgspec.Struct, frozen=True):
 
     source: int
     first_process: int  # key of the scanner's process 0
-    lives: Lives
+    lives: HandlesByPointer
     texts: dict[int, str]  # message by line number, kept as evidence
 
     def process(self, process: int | None) -> int | None:

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from collscope.stats import apart, with_noise
+from collscope.stats import unpaired_effect, with_noise
 from collscope.timeline.assumptions import host_prior
 from collscope.timeline.overlap import covered, union
 from collscope.timeline.play import Substitutions, play
@@ -135,7 +135,7 @@ def step_ratio(
 
     confidence  `USUAL` or `SURE`
     """
-    together = with_noise(apart(first.recorded, second.recorded), _BETWEEN**2).half_width(
+    together = with_noise(unpaired_effect(first.recorded, second.recorded), _BETWEEN**2).half_width(
         confidence
     )
     if together is None:
@@ -166,7 +166,7 @@ def steps_enough(
 
     within  what other starts and the noise of the steps may make together
     """
-    noise = apart(first.recorded, second.recorded)
+    noise = unpaired_effect(first.recorded, second.recorded)
     if noise.error is None:
         return None
     one = noise.error * sqrt(harmonic_mean([len(first.recorded), len(second.recorded)]))

@@ -236,7 +236,7 @@ def _layers(path: Path | None) -> tuple[Layer, ...]:
     assert path is not None  # `make_job` has seen to it
     try:
         with open_input(str(path)) as file:
-            text = file.whole().decode()
+            text = file.read_all().decode()
     except (UnreadableError, UnicodeDecodeError) as error:
         why = error.reason if isinstance(error, UnreadableError) else "not UTF-8 text"
         raise InputError(f"{path}: {why}. Name a layer list, see docs/whatif.md.") from error

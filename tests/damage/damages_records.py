@@ -15,7 +15,7 @@ from typing import Any
 
 from damages import Damage, Damaged, Files, one
 
-from collscope.parsers._gaps import lacking
+from collscope.parsers._gaps import count_missing
 
 Rows = list[Any]
 
@@ -323,7 +323,7 @@ def _renumbered(files: Files, draw: Random, severity: float) -> Damaged | None:
         return None
     rows = _interval(form.rows, draw, severity)
     first = form.rows[0]["record_id"]
-    gaps = lacking([r["op_id"] for r in rows]) > 0
+    gaps = count_missing([r["op_id"] for r in rows]) > 0
     rows = [{**r, "record_id": first + k} for k, r in enumerate(rows)]
     why = "the numbers of operations have a gap" if gaps else _MIDDLE
     return Damaged({**files, name: form.bytes(rows)}, gaps, why)

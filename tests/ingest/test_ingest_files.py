@@ -69,7 +69,7 @@ def test_a_cut_compressed_file_keeps_its_beginning(
     assert done.code == 0
     assert "data_loss: 1 x truncated_compression" in done.out
     with open_input(str(cut)) as file:
-        kept = file.whole()
+        kept = file.read_all()
     assert data.startswith(kept)
     assert len(kept) > len(data) * share * 0.5
     assert file.truncated
@@ -89,10 +89,10 @@ def test_a_compressed_file_cut_or_damaged_anywhere_raises_nothing(
     told = {"xz": 6, "bz2": 10}.get(suffix, 4)  # bytes that tell the compression
     at = data.draw(st.integers(told, len(packed) - 1))
     cut = Input("x", io.BytesIO(packed[:at]))
-    assert plain.startswith(cut.whole())
+    assert plain.startswith(cut.read_all())
     assert cut.truncated
     damaged = packed[:at] + bytes([packed[at] ^ 0x55]) + packed[at + 1 :]
-    Input("x", io.BytesIO(damaged)).whole()
+    Input("x", io.BytesIO(damaged)).read_all()
 
 
 def test_globs_and_repeated_paths(samples: Path, plain: Path, tmp_path: Path) -> None:

@@ -74,12 +74,12 @@ def test_every_chunk_is_bounded(suffix: str) -> None:
 def test_the_users_size_counts_instead_of_the_limits() -> None:
     packed = zstandard.ZstdCompressor(level=1).compress(bytes(100 << 20))
     with pytest.raises(UnreadableError, match=r"1,000 times"):
-        Input("x", io.BytesIO(packed)).whole()
-    assert len(Input("x", io.BytesIO(packed), 100 << 20).whole()) == 100 << 20
+        Input("x", io.BytesIO(packed)).read_all()
+    assert len(Input("x", io.BytesIO(packed), 100 << 20).read_all()) == 100 << 20
     with pytest.raises(UnreadableError, match=r"more than 99 MiB, the limit of --max-size"):
-        Input("x", io.BytesIO(packed), 99 << 20).whole()
+        Input("x", io.BytesIO(packed), 99 << 20).read_all()
     with pytest.raises(UnreadableError, match=r"more than 999 B, the limit of --max-size"):
-        Input("x", io.BytesIO(bytes(1000)), 999).whole()
+        Input("x", io.BytesIO(bytes(1000)), 999).read_all()
 
 
 def test_max_size_is_an_option(bomb: Path, samples: Path, db_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_what_is_read_as_a_whole_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         match=r"more than 1 MiB, the limit for files that must be read as a"
         " whole",
     ):
-        Input("x", io.BytesIO(bytes(9 << 20))).whole()
+        Input("x", io.BytesIO(bytes(9 << 20))).read_all()
     assert sum(map(len, Input("x", io.BytesIO(bytes(9 << 20))).chunks())) == 9 << 20
 
 
@@ -124,7 +124,7 @@ def test_many_small_frames_are_read(tmp_path: Path) -> None:
     # Each frame's rest was copied whole: quadratic in the size of the file.
     for packed in (zstandard.ZstdCompressor().compress(b"x"), gzip.compress(b"x")):
         many = Input("x", io.BytesIO(packed * 20_000))
-        assert many.whole() == b"x" * 20_000
+        assert many.read_all() == b"x" * 20_000
         assert not many.truncated
 
 
@@ -133,7 +133,7 @@ def test_zstd_with_a_long_window_is_named() -> None:
     packer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     packed = packer.compress(bytes(1000)) + packer.flush()
     with pytest.raises(UnreadableError, match=r"zstd --long; unpacking needs 1 GiB of memory"):
-        Input("x", io.BytesIO(packed)).whole()
+        Input("x", io.BytesIO(packed)).read_all()
 
 
 def test_xz_with_a_large_dictionary_is_named() -> None:
@@ -142,7 +142,7 @@ def test_xz_with_a_large_dictionary_is_named() -> None:
     with pytest.raises(
         UnreadableError, match=r"xz; unpacking needs over 128 MiB of memory\. Unpack it"
     ):
-        Input("x", io.BytesIO(packed)).whole()
+        Input("x", io.BytesIO(packed)).read_all()
 
 
 @pytest.mark.parametrize(("suffix", "module"), [("xz", "lzma"), ("bz2", "bz2")])
@@ -152,7 +152,7 @@ def test_a_python_without_a_library_says_so(
     packed = PACKERS[suffix](b"x")
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UnreadableError, match=r"which this Python was built without"):
-        Input("x", io.BytesIO(packed)).whole()
+        Input("x", io.BytesIO(packed)).read_all()
 
 
 @pytest.mark.parametrize("kind", ["log", "trace", "auto"])
@@ -272,7 +272,7 @@ def test_what_can_be_read_once_is_kept() -> None:
     os.close(write)
     with open_input(f"/dev/fd/{read}") as file:
         assert file.head(2) == b"ab"
-        assert [file.whole(), file.text(), file.head()] == [b"abc", "abc", b"abc"]
+        assert [file.read_all(), file.text(), file.head()] == [b"abc", "abc", b"abc"]
         # sha256sum of abc, FIPS 180-2
         assert file.sha256.startswith("ba7816bf8f01cfea")
     os.close(read)
@@ -292,4 +292,4 @@ def test_utf_16_is_text(samples: Path, tmp_path: Path, db_path: Path, encoding: 
 
 def test_a_binary_file_that_begins_like_utf_16_stays_as_it_is() -> None:
     binary = b"\xff\xfe\x01\x00\x00\x00\x00\x00" * 10
-    assert Input("x", io.BytesIO(binary)).whole() == binary
+    assert Input("x", io.BytesIO(binary)).read_all() == binary

@@ -72,7 +72,7 @@ def test_steps_and_collectives_reach_the_workers(samples: Path, tmp_path: Path) 
 class Dying(Workers):
     """Workers of which one is killed, by -9, as soon as it reads."""
 
-    def submit(self, *given: object) -> Future[parts.Part]:
+    def submit(self, *given: object) -> Future[parts.LogPart]:
         future = super().submit(*given)
         if not self.killed:
             self.killed = True
@@ -174,7 +174,7 @@ def test_a_worker_of_dask_that_is_killed_costs_nothing(
 
             submitted = 0
 
-            def submit(self, *given: object) -> Future[parts.Part]:
+            def submit(self, *given: object) -> Future[parts.LogPart]:
                 future = super().submit(*given)
                 self.submitted += 1
                 if self.submitted == len(processes):

@@ -9,9 +9,9 @@ from inputs import ROOT
 
 from collscope.kernel_names import classify
 from collscope.model import (
+    BufferPlace,
     Datatype,
     Op,
-    Place,
     Redop,
     bus_factor,
     parse_datatype,
@@ -30,24 +30,24 @@ _NATIVE = ROOT / "native" / "replayer"
 @pytest.mark.parametrize(
     ("op", "size", "factor", "place"),
     [
-        (Op.ALL_REDUCE, 20, (4, 3), Place.SAME),
-        (Op.ALL_GATHER, 60, (2, 3), Place.PART_OF_RECV),
-        (Op.REDUCE_SCATTER, 60, (2, 3), Place.PART_OF_SEND),
-        (Op.BROADCAST, 20, (1, 1), Place.SAME),
-        (Op.REDUCE, 20, (1, 1), Place.SAME),
-        (Op.ALL_TO_ALL, 60, (2, 3), Place.SAME),
-        (Op.ALL_TO_ALLV, None, (2, 3), Place.SAME),
-        (Op.GATHER, 60, (2, 3), Place.PART_OF_RECV),
-        (Op.SCATTER, 60, (2, 3), Place.PART_OF_SEND),
-        (Op.SEND_RECV, 20, (1, 1), Place.SAME),
-        (Op.SEND, 20, (1, 1), Place.SAME),
-        (Op.RECV, 20, (1, 1), Place.SAME),
-        (Op.BARRIER, None, None, Place.SAME),
-        (Op.UNKNOWN, None, None, Place.SAME),
+        (Op.ALL_REDUCE, 20, (4, 3), BufferPlace.SAME),
+        (Op.ALL_GATHER, 60, (2, 3), BufferPlace.PART_OF_RECV),
+        (Op.REDUCE_SCATTER, 60, (2, 3), BufferPlace.PART_OF_SEND),
+        (Op.BROADCAST, 20, (1, 1), BufferPlace.SAME),
+        (Op.REDUCE, 20, (1, 1), BufferPlace.SAME),
+        (Op.ALL_TO_ALL, 60, (2, 3), BufferPlace.SAME),
+        (Op.ALL_TO_ALLV, None, (2, 3), BufferPlace.SAME),
+        (Op.GATHER, 60, (2, 3), BufferPlace.PART_OF_RECV),
+        (Op.SCATTER, 60, (2, 3), BufferPlace.PART_OF_SEND),
+        (Op.SEND_RECV, 20, (1, 1), BufferPlace.SAME),
+        (Op.SEND, 20, (1, 1), BufferPlace.SAME),
+        (Op.RECV, 20, (1, 1), BufferPlace.SAME),
+        (Op.BARRIER, None, None, BufferPlace.SAME),
+        (Op.UNKNOWN, None, None, BufferPlace.SAME),
     ],
 )
 def test_size_factor_and_place(
-    op: Op, size: int | None, factor: tuple[int, int] | None, place: Place
+    op: Op, size: int | None, factor: tuple[int, int] | None, place: BufferPlace
 ) -> None:
     assert size_bytes(op, count=5, datatype=Datatype.FLOAT32, nranks=3) == size
     found = bus_factor(op, 3)

@@ -140,4 +140,4 @@ def test_recorded_traces_are_scanned(samples: Path, recordings: Path) -> None:
             parse([gzip.decompress(path.read_bytes())], "t")
         for path in sorted(recordings.rglob("trace.rank0.json*")):
             with open_input(str(path)) as file:
-                parse([file.whole()], "t")
+                parse([file.read_all()], "t")

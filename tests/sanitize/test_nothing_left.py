@@ -19,7 +19,7 @@ import pytest
 import zstandard
 from command import collscope
 
-from collscope.sanitize.words import known
+from collscope.sanitize.words import is_kept
 
 KINDS = (
     "nccl/mixed", "nccl/ddp", "nccl/mixed-coll-only.log", "rccl", "traces/default",
@@ -101,7 +101,7 @@ def names_of(db: Path) -> set[str]:
     """What a store calls hosts, communicators and groups, but for words of the libraries."""
     with closing(sqlite3.connect(db)) as store:
         found = {str(value) for query in NAMED for (value,) in store.execute(query) if value}
-    return {name for name in found if len(name) > 1 and not known(name) and not name.isdecimal()}
+    return {name for name in found if len(name) > 1 and not is_kept(name) and not name.isdecimal()}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -13,7 +13,7 @@ from same_reports import differences
 
 from collscope.sanitize.names import Names
 from collscope.sanitize.text import Text
-from collscope.sanitize.words import known
+from collscope.sanitize.words import is_kept
 
 KEY = "a secret of this test"
 SAMPLES = ROOT / "samples"
@@ -47,7 +47,7 @@ def test_report_of_a_job_differs_in_names_alone(
     assert outcome.err == ""
     # In the order of the originals, which is that of sources in a store.
     files = sorted(str(p.relative_to(before)) for p in before.rglob("*") if p.is_file())
-    text = Text(Names(KEY.encode(), known))
+    text = Text(Names(KEY.encode(), is_kept))
     copies = [text.path(file) for file in files]
     found = differences(report(before, files, monkeypatch), report(after, copies, monkeypatch))
     assert "\n".join(found) == ""

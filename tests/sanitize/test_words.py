@@ -8,7 +8,7 @@ import runpy
 from inputs import ROOT
 
 from collscope.sanitize.names import Names
-from collscope.sanitize.words import known
+from collscope.sanitize.words import is_kept
 
 
 def test_words_of_every_reader_are_in_the_list() -> None:
@@ -24,7 +24,7 @@ def test_words_of_every_reader_are_in_the_list() -> None:
 
 
 def test_different_names_stay_different() -> None:
-    names = Names(b"k", known)
+    names = Names(b"k", is_kept)
     hosts = [f"n{k}" for k in range(100)] + [f"node-{k}" for k in range(1000)]
     made = [names.name(host) for host in hosts]
     assert len(set(made)) == len(hosts)

@@ -23,7 +23,7 @@ def test_first_ingests_at_once(count: int, tries: int) -> None:
 def test_the_last_matching_is_of_all_sources(samples: Path, db_path: Path) -> None:
     """A process that has read the run before another added to it must not undo what that did."""
     from collscope.ingest import match
-    from collscope.ingest.stored_calls import load_run, store_matching, superseded
+    from collscope.ingest.stored_calls import is_superseded, load_run, store_matching
     from collscope.match.run import match_run
 
     first, second = (samples / "nccl" / "mixed" / f"rank{k}.log" for k in range(2))
@@ -31,13 +31,13 @@ def test_the_last_matching_is_of_all_sources(samples: Path, db_path: Path) -> No
     with closing(store.open_store(db_path)) as slow:
         before = load_run(slow, 1)
         matched = match_run(before.logged, before.processes, before.kernels)
-        assert not superseded(slow, 1, before)
+        assert not is_superseded(slow, 1, before)
         assert collscope("ingest", "log", second, "--db", db_path).code == 0
         both = rows(db_path, "SELECT ranks_seen FROM communicators")
-        assert superseded(slow, 1, before)
+        assert is_superseded(slow, 1, before)
         # Were the other not ready yet, what is read now would be stored, and it would go on.
         slow.execute("UPDATE _run SET matched = 0")
-        assert not superseded(slow, 1, before)
+        assert not is_superseded(slow, 1, before)
         store_matching(slow, 1, before, matched, None)
         assert rows(db_path, "SELECT ranks_seen FROM communicators") != both
         assert rows(db_path, "SELECT matched FROM _run") == [(0,)]

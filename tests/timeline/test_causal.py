@@ -12,7 +12,7 @@ import zstandard
 from msgspec.structs import replace
 from readers import parse
 
-from collscope.match.shared_clock import agreement, bunches, match_by_clock
+from collscope.match.shared_clock import agreement, match_by_clock, split_members
 from collscope.model import Op
 from collscope.model.trace import Call, TraceFile
 from collscope.store.trace_columns import decode_trace, encode_trace
@@ -578,12 +578,12 @@ def test_pairs_in_step_are_two_groups() -> None:
     second = second + np.where(np.arange(40) % 3 == 0, -13, 13) * US
     jitter = np.arange(40) % 3 * 500
     ends_of = np.stack([first, second + jitter, first + jitter, second], axis=1)
-    assert bunches(ends_of) == [[0, 2], [1, 3]]
+    assert split_members(ends_of) == [[0, 2], [1, 3]]
     members = [(t, (ends_of[:, t] - 400 * US, ends_of[:, t])) for t in range(4)]
     assert match_by_clock(members) == [[0, 2], [1, 3]]
     # The ranks of one call may end in two bunches, too: but always the same ones first.
     always = np.stack([first, first + 13 * US, first + jitter, first + 13 * US + jitter], axis=1)
-    assert bunches(always) == [[0, 1, 2, 3]]
+    assert split_members(always) == [[0, 1, 2, 3]]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -592,7 +592,7 @@ def test_ranks_of_one_group_are_no_bunches(seed: int) -> None:
     generator = np.random.default_rng(seed)
     for ranks, calls in ((4, 8), (4, 200), (8, 8), (8, 200)):
         ends_of = np.arange(calls)[:, None] * MS + generator.exponential(9000, (calls, ranks))
-        assert bunches(ends_of.astype(np.int64)) == [list(range(ranks))]
+        assert split_members(ends_of.astype(np.int64)) == [list(range(ranks))]
 
 
 def layered_step(recorder: Recorder, transfer: float) -> None:

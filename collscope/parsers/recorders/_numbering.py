@@ -11,7 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, TypeVar
 
 from collscope.model import Severity
-from collscope.parsers._gaps import lacking
+from collscope.parsers._gaps import count_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -33,7 +33,7 @@ _TWICE_TEXT = "Records that appear twice in the file, equal in every field, were
 def lacking_calls(calls: Iterable[RecordedCall], *, first: int | None = None) -> int:
     """Calls whose numbers lack, where a rank's communicator counts each operation by itself.
 
-    first   as `lacking` takes it
+    first   as `count_missing` takes it
     source  ncclComm.seqNumber has one counter per function (comm.h since NCCL 2.23)
     """
     numbers: dict[Hashable, list[int]] = defaultdict(list)
@@ -41,7 +41,7 @@ def lacking_calls(calls: Iterable[RecordedCall], *, first: int | None = None) ->
         what = call.collective
         if call.seq is not None and not what.op.point_to_point:
             numbers[what.group, call.group_rank, what.op].append(call.seq)
-    return sum(lacking(own, first=first) for own in numbers.values())
+    return sum(count_missing(own, first=first) for own in numbers.values())
 
 
 def call_once(call: RecordedCall) -> Hashable | None:

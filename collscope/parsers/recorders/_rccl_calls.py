@@ -9,7 +9,7 @@ import re
 
 import msgspec
 
-from collscope.model import Extent, Op, Place, datatype_of, parse_op, redop_of
+from collscope.model import BufferPlace, Extent, Op, datatype_of, parse_op, redop_of
 from collscope.model.limits import LIMIT
 from collscope.model.trace import RecordedCall, TraceCollective
 
@@ -206,12 +206,12 @@ def _in_place(raw: RawCall) -> bool | None:
     if raw.op.point_to_point or size is None or not (raw.sendbuff and raw.recvbuff):
         return None
     place = raw.op.place
-    if place is not Place.SAME and raw.op.rooted and raw.rank != raw.root:
+    if place is not BufferPlace.SAME and raw.op.rooted and raw.rank != raw.root:
         return None
     own = raw.rank * raw.count * size
-    if place is Place.PART_OF_RECV:
+    if place is BufferPlace.PART_OF_RECV:
         return raw.sendbuff == raw.recvbuff + own
-    if place is Place.PART_OF_SEND:
+    if place is BufferPlace.PART_OF_SEND:
         return raw.recvbuff == raw.sendbuff + own
     return raw.sendbuff == raw.recvbuff
 
@@ -220,5 +220,5 @@ def _ns(time_ms: float | None) -> int | None:
     if time_ms is None or not 0 < time_ms < LIMIT / 1e6:
         return None
     # Whole and part by themselves: a float of so many ns would be off by hundreds.
-    whole = int(time_ms)
-    return whole * 1_000_000 + round((time_ms - whole) * 1e6)
+    whole_ms = int(time_ms)
+    return whole_ms * 1_000_000 + round((time_ms - whole_ms) * 1e6)

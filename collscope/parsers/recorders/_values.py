@@ -31,7 +31,7 @@ _BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[\]{}]', re.DOTALL
 _DECODER = json.JSONDecoder()
 
 
-def whole(value: object) -> int | None:
+def parse_int(value: object) -> int | None:
     """Value as an integer from 0; text may hold a decimal one.
 
     returns  2^63 − 1 for what is larger, so that `collscope.parsers.bounds` counts it
@@ -112,7 +112,7 @@ def _listed(value: str) -> tuple[int, ...]:
 
 
 def _ranks(value: object) -> tuple[int, ...]:
-    found = [whole(item) for item in sequence(value)]
+    found = [parse_int(item) for item in sequence(value)]
     known = tuple(item for item in found if item is not None)
     return known if len(known) == len(found) else ()
 

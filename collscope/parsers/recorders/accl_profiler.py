@@ -27,9 +27,9 @@ from collscope.parsers.recorders._values import (
     mapping,
     name_of,
     number,
+    parse_int,
     sequence,
     text,
-    whole,
     whole_size,
 )
 
@@ -116,13 +116,13 @@ def _call(
     if name is None:
         notes.add(Severity.DATA_LOSS, "record_without_operation", _OPERATION_TEXT, line)
         return None
-    op, nranks = parse_op(name), whole(header.get("n_ranks")) or None
+    op, nranks = parse_op(name), parse_int(header.get("n_ranks")) or None
     time_us = number(body.get("coll_exec_time_us"))
     # Its stamps are ticks of the device's clock, which no other rank's can be held against.
     if not sequence(mapping(body.get("event_trace_ts")).get("kernel_events")):
         notes.add(Severity.NOTICE, "enqueue_time", _ENQUEUED_TEXT, line)
         time_us = None
-    part = whole(body.get("coll_msg_size_bytes"))
+    part = parse_int(body.get("coll_msg_size_bytes"))
     call = RecordedCall(
         collective=TraceCollective(
             op=op,
@@ -131,11 +131,11 @@ def _call(
             algorithm=name_of(body.get("coll_algo")),
             protocol=name_of(body.get("coll_proto")),
         ),
-        seq=whole(body.get("coll_sn")),
+        seq=parse_int(body.get("coll_sn")),
         duration_ns=round(time_us * 1000) if time_us and time_us * 1000 < _LIMIT else None,
         state="completed",
         busbw_gbps=number(body.get("coll_busbw_gbs")) if time_us else None,
-        group_rank=whole(header.get("rank")),
+        group_rank=parse_int(header.get("rank")),
         size_bytes=whole_size(op, part, nranks),
         timing_source=text(body.get("coll_timing_source")),
     )
@@ -151,7 +151,7 @@ def _complete(summary: Mapping[object, object] | None, notes: Notes) -> int:
     if summary is None:
         notes.add(Severity.NOTICE, "no_summary", _OPEN_TEXT, 1)
         return 0
-    lost = sum(whole(summary.get(f"{kind}_collectives")) or 0 for kind in ("dropped", "leaked"))
+    lost = sum(parse_int(summary.get(f"{kind}_collectives")) or 0 for kind in ("dropped", "leaked"))
     if lost:
         message = (
             f"The plugin itself lost {lost} collectives: its pool was full, or they never ended."

@@ -16,12 +16,12 @@ import msgspec
 from collscope.model import Datatype, Op, Severity, parse_datatype, parse_redop
 from collscope.model.limits import LIMIT
 from collscope.model.trace import RecordedCall, RecordedCalls, TraceCollective
-from collscope.parsers._gaps import lacking
+from collscope.parsers._gaps import count_missing
 from collscope.parsers._notes import Notes, ended_lines
 from collscope.parsers._sides import CODE, CONTRADICT_TEXT, counts_contradict
 from collscope.parsers.reader import recorder_reader
 from collscope.parsers.recorders._numbering import note_again, note_missing
-from collscope.parsers.recorders._values import text, whole
+from collscope.parsers.recorders._values import parse_int, text
 from collscope.parsers.traces.kineto_names import parse_collective
 
 if TYPE_CHECKING:
@@ -170,8 +170,8 @@ class _Reader:
             group_size=self._sizes.get(group or ""),
             group_ranks=self._groups.get(group or ""),
             redop=None if redop is None else redop.value,
-            root=whole(fields.get("root")),
-            peer=whole(fields.get("peer")),
+            root=parse_int(fields.get("root")),
+            peer=parse_int(fields.get("peer")),
             in_split=_numbers(fields.get("in_splits")),
             out_split=_numbers(fields.get("out_splits")),
             description=group,
@@ -225,7 +225,7 @@ class _Reader:
 
     def recorded(self) -> RecordedCalls:
         """Everything read."""
-        note_missing(self.notes, lacking(self._works, first=1))
+        note_missing(self.notes, count_missing(self._works, first=1))
         if not self._calls:
             message = "The recording holds no collectives."
             self.notes.add(Severity.NOTICE, "no_calls", message, 1)
@@ -241,13 +241,13 @@ class _Reader:
 
     def _call(self, call: _Call) -> RecordedCall:
         members = call.collective.group_ranks or ()
-        told = self._lifecycle or call.state == "captured"
+        state_known = self._lifecycle or call.state == "captured"
         return RecordedCall(
             collective=call.collective,
             seq=None,
             start_ns=call.start_ns,
             end_ns=call.end_ns,
-            state=call.state if told else None,
+            state=call.state if state_known else None,
             group_rank=members.index(self._rank) if self._rank in members else None,
             in_place=True if call.collective.op in _IN_PLACE else None,
         )
@@ -255,7 +255,7 @@ class _Reader:
 
 def _count(fields: Mapping[str, str], side: str) -> int | None:
     """Elements of one side: of one tensor, of all of a list, or of all parts."""
-    one = whole(fields.get(f"{side}_count"))
+    one = parse_int(fields.get(f"{side}_count"))
     if one is not None:
         return one
     listed = _numbers(fields.get(f"{side}_counts") or fields.get(f"{side}_splits"))
@@ -263,7 +263,7 @@ def _count(fields: Mapping[str, str], side: str) -> int | None:
 
 
 def _numbers(listed: str | None) -> tuple[int, ...]:
-    found = [whole(part) for part in (listed or "").split(",") if part]
+    found = [parse_int(part) for part in (listed or "").split(",") if part]
     known = tuple(number for number in found if number is not None)
     return known if len(known) == len(found) <= _MOST_RANKS else ()
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from collscope.model import Op, Severity
 from collscope.model.limits import LIMIT
 from collscope.model.trace import GroupStatus, RecordedCall, RecordedCalls, TraceCollective
-from collscope.parsers._gaps import lacking
+from collscope.parsers._gaps import count_missing
 from collscope.parsers._notes import Notes
 from collscope.parsers._sides import CODE, CONTRADICT_TEXT, counts_contradict
 from collscope.parsers.reader import recorder_reader
@@ -28,10 +28,10 @@ from collscope.parsers.recorders._values import (
     decode_document,
     mapping,
     number,
+    parse_int,
     ranks,
     sequence,
     text,
-    whole,
     without_deep,
 )
 from collscope.parsers.traces.kineto_names import parse_collective, parse_dtype
@@ -218,7 +218,7 @@ def _rows(entries: Iterable[Mapping[object, object]]) -> list[_Row]:
     rows = []
     for entry in entries:
         read = entry.get
-        pg_id, one_sided = whole(read("pg_id")), read("is_p2p") is True
+        pg_id, one_sided = parse_int(read("pg_id")), read("is_p2p") is True
         named, title = read("process_group"), read("profiling_name")
         sizes = read("input_sizes"), read("output_sizes")
         types = read("input_dtypes"), read("output_dtypes")
@@ -228,10 +228,11 @@ def _rows(entries: Iterable[Mapping[object, object]]) -> list[_Row]:
             kind = kinds[key] = _kind(pg_id, one_sided, named, title, *sizes, *types)
         created = read("time_created_ns")
         made = _Entry(
-            whole(read("record_id")), pg_id, whole(read("collective_seq_id")),
-            whole(read("p2p_seq_id")), whole(read("op_id")),
-            created if type(created) is int else whole(created),
-            whole(read("time_discovered_started_ns")), whole(read("time_discovered_completed_ns")),
+            parse_int(read("record_id")), pg_id, parse_int(read("collective_seq_id")),
+            parse_int(read("p2p_seq_id")), parse_int(read("op_id")),
+            created if type(created) is int else parse_int(created),
+            parse_int(read("time_discovered_started_ns")),
+            parse_int(read("time_discovered_completed_ns")),
             number(read("duration_ms")), number(read("timeout_ms")), text(read("state")),
             frames=read("frames"),
         )  # fmt: skip
@@ -381,7 +382,7 @@ def _lacking(rows: Sequence[_Row], status: Sequence[GroupStatus], *, one_counter
 def _gaps(numbers: Sequence[int | None]) -> int:
     """Numbers that lack; an entry whose number cannot be read may be any of those."""
     known = [n for n in numbers if n is not None]
-    return max(lacking(known) - (len(numbers) - len(known)), 0)
+    return max(count_missing(known) - (len(numbers) - len(known)), 0)
 
 
 def _agreed(
@@ -420,9 +421,9 @@ def rank_of(name: str) -> int | None:
     parts = [part for part in _SEPARATOR.split(base) if part]
     for marker, value in zip(parts[-2::-1], parts[:0:-1], strict=False):
         if marker.lower() == "rank" and value.isascii() and value.isdigit():
-            return whole(value)
+            return parse_int(value)
     numbers = [part for part in parts if part.isascii() and part.isdigit()]
-    return whole(numbers[-1]) if numbers else None
+    return parse_int(numbers[-1]) if numbers else None
 
 
 def _whole_entries(source: str) -> list[object]:
@@ -459,14 +460,14 @@ def _status(status: object, rows: Iterable[_Row]) -> tuple[GroupStatus, ...]:
     found = []
     for key, value in mapping(status).items():
         counters = mapping(value)
-        name = names.get(whole(key))
+        name = names.get(parse_int(key))
         if name is not None:
             found.append(
                 GroupStatus(
                     name,
-                    last_enqueued=whole(counters.get("last_enqueued_collective")),
-                    last_started=whole(counters.get("last_started_collective")),
-                    last_completed=whole(counters.get("last_completed_collective")),
+                    last_enqueued=parse_int(counters.get("last_enqueued_collective")),
+                    last_started=parse_int(counters.get("last_started_collective")),
+                    last_completed=parse_int(counters.get("last_completed_collective")),
                 )
             )
     return tuple(found)
@@ -551,7 +552,7 @@ class _Entries:
             collective=collective,
             seq=number_in_group,
             # When its start was not discovered, the call was made at time_created_ns.
-            start_ns=entry.time_discovered_started_ns or whole(entry.time_created_ns),
+            start_ns=entry.time_discovered_started_ns or parse_int(entry.time_created_ns),
             end_ns=entry.time_discovered_completed_ns or None,
             duration_ns=None if duration_ms is None else _ns(duration_ms * 1e6),
             state=state,
@@ -639,7 +640,7 @@ def _elements(shapes: object) -> int | None:
     total = 0
     listed = sequence(shapes)
     for shape in listed:
-        lengths = [whole(item) for item in sequence(shape)[:65]]
+        lengths = [parse_int(item) for item in sequence(shape)[:65]]
         known = [item for item in lengths if item is not None]
         if not isinstance(shape, list | tuple) or len(known) != len(lengths) or len(known) > 64:
             return None

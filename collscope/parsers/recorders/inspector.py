@@ -31,8 +31,8 @@ from collscope.parsers.recorders._values import (
     mapping,
     name_of,
     number,
+    parse_int,
     text,
-    whole,
     whole_size,
 )
 
@@ -90,7 +90,7 @@ class _Reader:
         own = mapping(record.get("header"))
         metadata = mapping(record.get("metadata"))
         self._host = self._host or text(metadata.get("hostname"))
-        self._pid = self._pid or whole(metadata.get("pid"))
+        self._pid = self._pid or parse_int(metadata.get("pid"))
         if "dump_stats" in record:
             self._mark(line, own, mapping(record.get("dump_stats")))
             return
@@ -144,13 +144,13 @@ class _Reader:
     ) -> None:
         # {"header":{…},"metadata":{…},"dump_stats":{"coll_records":2,"coll_dropped_total":0,…}}
         self._header = header
-        counts = (whole(stats.get(f"{kind}_records")) for kind in ("coll", "p2p", "proxy"))
+        counts = (parse_int(stats.get(f"{kind}_records")) for kind in ("coll", "p2p", "proxy"))
         self._left = sum(count or 0 for count in counts)
         for kind in ("coll", "p2p"):
-            lost = whole(stats.get(f"{kind}_dropped_total"))
+            lost = parse_int(stats.get(f"{kind}_dropped_total"))
             if lost:
                 # The counter is of the communicator's life: its last value is the sum.
-                key = (f"{communicator(header.get('id'))} {whole(header.get('rank'))}", kind)
+                key = (f"{communicator(header.get('id'))} {parse_int(header.get('rank'))}", kind)
                 self._dropped[key] = lost
 
     def _add(
@@ -190,7 +190,7 @@ def _call(
     group: str,
     op: Op,
 ) -> RecordedCall:
-    nranks = whole(header.get("n_ranks")) or None
+    nranks = parse_int(header.get("n_ranks")) or None
     # coll_exec_time_us is a whole number of µs; a float in derived plugins.
     time_us = number(body.get(f"{prefix}_exec_time_us"))
     start, end = _times(mapping(body.get("event_trace_ts")), prefix)
@@ -199,18 +199,18 @@ def _call(
             op=op,
             group=group,
             group_size=nranks,
-            peer=whole(body.get("p2p_peer")),
+            peer=parse_int(body.get("p2p_peer")),
             algorithm=name_of(body.get("coll_algo")),
             protocol=name_of(body.get("coll_proto")),
         ),
-        seq=whole(body.get(f"{prefix}_sn")),
+        seq=parse_int(body.get(f"{prefix}_sn")),
         start_ns=start,
         end_ns=end,
         duration_ns=round(time_us * 1000) if time_us and time_us * 1000 < _LIMIT else None,
         state="completed",
         busbw_gbps=number(body.get(f"{prefix}_busbw_gbs")),
-        group_rank=whole(header.get("rank")),
-        size_bytes=whole_size(op, whole(body.get(f"{prefix}_msg_size_bytes")), nranks),
+        group_rank=parse_int(header.get("rank")),
+        size_bytes=whole_size(op, parse_int(body.get(f"{prefix}_msg_size_bytes")), nranks),
         timing_source=text(body.get(f"{prefix}_timing_source")),
     )
 
@@ -253,10 +253,10 @@ def _times(trace: Mapping[object, object], prefix: str) -> tuple[int | None, int
     # "event_trace_ts":{"coll_start_ts":…,"coll_stop_ts":…,"kernel_events":[{"kernel_start_ts":…}]}
     events = trace.get("kernel_events")
     kernels = [mapping(event) for event in events] if isinstance(events, list) else []
-    starts = [t for kernel in kernels if (t := whole(kernel.get("kernel_start_ts")))]
-    stops = [t for kernel in kernels if (t := whole(kernel.get("kernel_stop_ts")))]
-    start = min(starts, default=whole(trace.get(f"{prefix}_start_ts")) or None)
-    stop = max(stops, default=whole(trace.get(f"{prefix}_stop_ts")) or None)
+    starts = [t for kernel in kernels if (t := parse_int(kernel.get("kernel_start_ts")))]
+    stops = [t for kernel in kernels if (t := parse_int(kernel.get("kernel_stop_ts")))]
+    start = min(starts, default=parse_int(trace.get(f"{prefix}_start_ts")) or None)
+    stop = max(stops, default=parse_int(trace.get(f"{prefix}_stop_ts")) or None)
     return _from_us(start), _from_us(stop)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from collscope.model import Op, Place, Severity, parse_datatype, parse_op
+from collscope.model import BufferPlace, Op, Severity, parse_datatype, parse_op
 from collscope.model.limits import LIMIT
 from collscope.model.trace import KERNEL_GPU, RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers._notes import Notes
@@ -25,7 +25,7 @@ from collscope.parsers._sides import CODE, CONTRADICT_TEXT
 from collscope.parsers.reader import recorder_reader
 from collscope.parsers.recorders._gpu_clock import GpuClock
 from collscope.parsers.recorders._numbering import note_missing
-from collscope.parsers.recorders._values import whole
+from collscope.parsers.recorders._values import parse_int
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -357,12 +357,12 @@ class _Reader:
             rank=self.rank(),
             world_size=process.world_size or None if process else None,
             host=process.host or None if process else None,
-            pid=whole(process.pid) if process else None,
+            pid=parse_int(process.pid) if process else None,
             library_version=_version(process.library_version) if process else None,
             # ncclComm.seqNumber has one counter per function (comm.h since NCCL 2.23).
             seq_per_op=True,
             coverage="whole" if entire and not self.notes.diagnostics else "sample",
-            callback_ns=None if self.cost is None else whole(self.cost.callback_ns),
+            callback_ns=None if self.cost is None else parse_int(self.cost.callback_ns),
             process=process.name if process else None,
             part=process.segment if process else 0,
             diagnostics=self.notes.diagnostics,
@@ -430,7 +430,7 @@ class _Reader:
     def _call_without_event(self, api: _Api) -> RecordedCall:
         comm = self._comms[api.comm]
         return RecordedCall(
-            collective=_collective(api.func, api.datatype, whole(api.count), api.root, comm),
+            collective=_collective(api.func, api.datatype, parse_int(api.count), api.root, comm),
             seq=None,
             start_ns=self._host_time(api.monotonic_ns),
             group_rank=comm.rank if comm.rank >= 0 else None,
@@ -441,7 +441,7 @@ class _Reader:
         process = self._process
         if process is None:
             return None
-        return whole(process.real_ns + monotonic_ns - process.monotonic_ns)
+        return parse_int(process.real_ns + monotonic_ns - process.monotonic_ns)
 
     def _call(self, record: Record, fields: tuple[int, ...], comm: _Comm) -> RecordedCall:
         id_, api_id, at, seq, count, send, recv, _, root, *names = fields
@@ -449,14 +449,14 @@ class _Reader:
         name, type_name = self._name(func), self._name(datatype)
         op = parse_op(name)
         api = self._apis.get(api_id)
-        elements = whole(count)
+        elements = parse_int(count)
         if api is not None and api.func == name:
             # The library counts some operations in bytes, whatever the type of the call.
             if _bytes(count, type_name) != _bytes(api.count, api.datatype):
                 self.notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, None)
                 elements, type_name = None, ""
             else:
-                elements, type_name = whole(api.count), api.datatype
+                elements, type_name = parse_int(api.count), api.datatype
         made = at if api is None else api.monotonic_ns
         start, duration, stop, state = self._times(id_, record.comm, made, channels)
         captured = api is not None and api.captured
@@ -572,7 +572,7 @@ class GrowingProcess(msgspec.Struct, frozen=True):
     newer: bool  # a file is of a newer format, and nothing of it is read
 
 
-class Fresh(msgspec.Struct, frozen=True):
+class NewRecords(msgspec.Struct, frozen=True):
     """What new bytes of a recording brought: each call once in each."""
 
     launched: tuple[RecordedCall, ...]
@@ -598,14 +598,14 @@ class GrowingRecording(_Reader):
         """What comes next is of the process's next file."""
         self._rest, self._begun = b"", False
 
-    def feed(self, data: bytes) -> Fresh:
+    def feed(self, data: bytes) -> NewRecords:
         """Take the next bytes of the file; a record that is not whole waits for more."""
         data = self._rest + data
         place = 0
         if not self._begun:
             if len(data) <= len(MAGIC):
                 self._rest = data
-                return Fresh((), ())
+                return NewRecords((), ())
             place, self._begun = len(MAGIC) + 1, True
             self._newer |= data[:place] != MAGIC + bytes([_VERSION])
         launched: list[int] = []
@@ -621,7 +621,7 @@ class GrowingRecording(_Reader):
         if self._first_segment is None and self._process is not None:
             self._first_segment = self._process.segment
         self._unsound |= self._with_foreign_stamps()
-        fresh = Fresh(
+        fresh = NewRecords(
             (*self._made_of(launched), *self._passed_over()),
             tuple(call for call in self._made_of(self._complete(touched)) if call.duration_ns),
         )
@@ -634,7 +634,7 @@ class GrowingRecording(_Reader):
         lost = self.cost.lost if self.cost is not None else 0
         return GrowingProcess(
             host=process.host or None if process else None,
-            pid=whole(process.pid) if process else None,
+            pid=parse_int(process.pid) if process else None,
             rank=self.rank(),
             world_size=process.world_size or None if process else None,
             level=process.level or None if process else None,
@@ -755,11 +755,11 @@ def _in_place(op: Op, buffers: tuple[int, int], rank: int, part_bytes: int | Non
     send, recv = buffers
     if not send or not recv or not op.has_in_place:
         return None
-    if op.place is Place.SAME:
+    if op.place is BufferPlace.SAME:
         return send == recv
     if part_bytes is None or rank < 0:
         return None
-    whole_buffer, part = (recv, send) if op.place is Place.PART_OF_RECV else (send, recv)
+    whole_buffer, part = (recv, send) if op.place is BufferPlace.PART_OF_RECV else (send, recv)
     return part == whole_buffer + rank * part_bytes
 
 

@@ -29,8 +29,8 @@ from collscope.parsers.recorders._values import (
     mapping,
     name_of,
     number,
+    parse_int,
     text,
-    whole,
 )
 
 if TYPE_CHECKING:
@@ -107,9 +107,14 @@ class _Reader:
         category, phase = text(event.get("cat")), text(event.get("ph"))
         if category not in (*_CALLS, *_GROUPS, *_APIS):
             return
-        self._pid = self._pid or whole(event.get("pid"))
+        self._pid = self._pid or parse_int(event.get("pid"))
         # Each thread counts its own events, and begins to write when its communicator ends.
-        key = (category, whole(event.get("pid")), whole(event.get("tid")), whole(event.get("id")))
+        key = (
+            category,
+            parse_int(event.get("pid")),
+            parse_int(event.get("tid")),
+            parse_int(event.get("id")),
+        )
         if phase == "b":
             if source in self._begun:
                 note_again(self.notes, line=line)
@@ -187,7 +192,7 @@ class _Reader:
             return
         name_of_type, op = text(args.get("Datatype")), parse_op(name)
         # The count of the API: of a ReduceScatter what each rank gets, else what it puts.
-        count, gets = whole(args.get("Count")), op in (Op.REDUCE_SCATTER, Op.RECV)
+        count, gets = parse_int(args.get("Count")), op in (Op.REDUCE_SCATTER, Op.RECV)
         if self._contradicts(key, name, _bytes(args, "Count", "Datatype")):
             self.notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, line)
             count = name_of_type = None
@@ -198,13 +203,13 @@ class _Reader:
                 in_count=None if gets else count,
                 out_count=count if gets else None,
                 group=group,
-                root=whole(args.get("Root")),
-                peer=whole(args.get("Peer")),
+                root=parse_int(args.get("Root")),
+                peer=parse_int(args.get("Peer")),
                 algorithm=name_of(args.get("Algorithm")),
                 protocol=name_of(args.get("Protocol")),
             ),
-            seq=whole(args.get("SeqNum")),
-            rank=whole(args.get("Rank")),
+            seq=parse_int(args.get("SeqNum")),
+            rank=parse_int(args.get("Rank")),
             start_ns=_ns(event.get("ts")),
             together=None if self._group is None else self._groups,
         )
@@ -227,7 +232,7 @@ class _Reader:
 
 def _bytes(args: Mapping[object, object], count: str, datatype: str) -> int | None:
     """Bytes of so many elements of a type; None where one of them is not known."""
-    elements, name = whole(args.get(count)), text(args.get(datatype))
+    elements, name = parse_int(args.get(count)), text(args.get(datatype))
     width = None if name is None else parse_datatype(name).itemsize
     return None if elements is None or width is None else elements * width
 

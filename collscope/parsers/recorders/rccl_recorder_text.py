@@ -127,8 +127,8 @@ class _Reader:
         self.notes.add(Severity.DATA_LOSS, "torn_line", message, line_number, line)
 
     def _call(self, line_number: int, line: str, op: Op, fields: _Fields) -> None:
-        count, comm = _whole(fields, "count"), _pointer(fields, "comm")
-        datatype = _whole(fields, "datatype")
+        count, comm = _int_field(fields, "count"), _pointer(fields, "comm")
+        datatype = _int_field(fields, "datatype")
         # Of a cut line the last number would be a piece of one, and of two lines that run into
         # each other some field appears twice.
         complete = "context.graphID" in fields and all(len(fields.get(f, [])) < 2 for f in _SINGLE)
@@ -166,12 +166,12 @@ class _Reader:
         comm = _pointer(fields, "comm")
         if comm is None:
             return
-        if name == "CommInitDev" and (unique := _whole(fields, "uniqueID")) is not None:
-            self._communicators.start(comm, unique % 2**64, _whole(fields, "size"))
+        if name == "CommInitDev" and (unique := _int_field(fields, "uniqueID")) is not None:
+            self._communicators.start(comm, unique % 2**64, _int_field(fields, "size"))
         elif name == "CommSplit":
             # The arguments are shifted in recorder.cc: "comm" is the parent, "color" the lower
             # half of the new communicator's address, "key" the colour, "newcomm" the key.
-            low, color = _whole(fields, "color"), _whole(fields, "key")
+            low, color = _int_field(fields, "color"), _int_field(fields, "key")
             if low is not None and color is not None:
                 self._communicators.split(comm, color, 0, low & 0xFFFFFFFF)
         elif name in ("CommDestroy", "CommAbort"):
@@ -203,13 +203,13 @@ def _first(fields: Mapping[str, list[str]], key: str) -> str:
     return fields.get(key, [""])[0]
 
 
-def _whole(fields: Mapping[str, list[str]], key: str) -> int | None:
+def _int_field(fields: Mapping[str, list[str]], key: str) -> int | None:
     value = _first(fields, key)
     return int(value) if _DECIMAL.fullmatch(value) else None
 
 
 def _known(fields: Mapping[str, list[str]], key: str) -> int:
-    value = _whole(fields, key)
+    value = _int_field(fields, key)
     return value if value is not None and abs(value) < 2**31 else -1
 
 

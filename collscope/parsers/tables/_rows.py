@@ -95,10 +95,10 @@ def layout_of(line: str) -> Layout | None:
         width = starts[1] - starts[0] if len(starts) == 2 else None
         block = tuple(words[starts[0] :][:width])
         block = tuple(word for word in block if word not in ("timestamp", *_CHOICE))
-        again = tuple(words[starts[-1] :][: len(block)])
+        last_block = tuple(words[starts[-1] :][: len(block)])
         # "hipevt" (rccl-tests 2026): the same by the device's clock; bandwidths are of "time"
         plain = tuple(word for word in block if word != "hipevt")
-        if plain[:3] == PLAIN_BLOCK[:3] and block == again and len(plain) > 3:
+        if plain[:3] == PLAIN_BLOCK[:3] and block == last_block and len(plain) > 3:
             second = line.lower().rfind("time", 0, _end_of_time(line))
             at = second if len(starts) == 2 and "\t" not in line else None
             clock = "cputime" in line.lower()

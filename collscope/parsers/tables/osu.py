@@ -118,14 +118,14 @@ def parse(text: str, hints: TableHints) -> MeasurementSet:
                 context.read(line)
     return MeasurementSet(
         DIALECT,
-        _told_apart(found, of_test),
+        _distinguished(found, of_test),
         lines=last,
         diagnostics=notes.diagnostics,
         claimed=frozenset(claimed),
     )
 
 
-def _told_apart(found: Sequence[Measurement], of_test: Sequence[int]) -> tuple[Measurement, ...]:
+def _distinguished(found: Sequence[Measurement], of_test: Sequence[int]) -> tuple[Measurement, ...]:
     """Measurements of one test again, perhaps on other hosts, under a label of their own."""
     order: dict[tuple[object, ...], dict[int, int]] = {}
     labelled = []

@@ -135,14 +135,14 @@ def _nccl_setting(top: Mapping[str, Any], hints: TableHints) -> Setting:
     device = _text(own[0].get("device_info")) if own else None
     op = hints.op or op_of_program(" ".join(args[:1])) or op_of_text(hints.name)
     # The program lists the first device of each process only (util.cu, parseRankInfo).
-    each = (_whole(config.get("nthreads")) or 1) * (_whole(config.get("ngpus")) or 1)
+    each = (_parse_int(config.get("nthreads")) or 1) * (_parse_int(config.get("ngpus")) or 1)
     library = library_of_device(device) or "nccl"
     version = _version(top)
     return Setting(
         op=op or Op.UNKNOWN,
         nranks=hints.nranks or len(own) * each or None,
         nnodes=hints.nnodes or len({str(d.get("hostname")) for d in own}) or None,
-        iterations=_whole(config.get("iterations")),
+        iterations=_parse_int(config.get("iterations")),
         method=_method(library, config),
         library=f"{library} {version}" if version else library,
         device=device,
@@ -152,7 +152,7 @@ def _nccl_setting(top: Mapping[str, Any], hints: TableHints) -> Setting:
 
 def _method(library: str, config: Mapping[str, Any]) -> str:
     parts = [f"{library}-tests average over ranks"]
-    if graphs := _whole(config.get("graph")):
+    if graphs := _parse_int(config.get("graph")):
         parts.append(f"{graphs} graph launches")
     if config.get("blocking_collectives") == "true":
         parts.append("blocking")
@@ -160,7 +160,7 @@ def _method(library: str, config: Mapping[str, Any]) -> str:
 
 
 def _version(top: Mapping[str, Any]) -> str | None:
-    code = _whole(top.get("nccl_version"))
+    code = _parse_int(top.get("nccl_version"))
     return version_of_code(code) if code else None
 
 
@@ -168,16 +168,16 @@ def _nccl_results(line: int, record: object) -> list[tuple[Result, int | None]]:
     """Both forms of one result; none when it is not one."""
     if not isinstance(record, dict):
         return []
-    size = _whole(record.get("size"))
+    size = _parse_int(record.get("size"))
     if size is None:
         return []
     root = str(record.get("root", "")).strip()
     shared = Result(
-        line, size, "", _whole(record.get("count")), parse_datatype(str(record.get("type"))),
+        line, size, "", _parse_int(record.get("count")), parse_datatype(str(record.get("type"))),
         redop_of_name(str(record.get("redop"))),
         int(root) if root.isdecimal() and len(root) < 10 else None,
     )  # fmt: skip
-    iterations = _whole(record.get("actual_iterations"))
+    iterations = _parse_int(record.get("actual_iterations"))
     found = []
     for form in ("out_of_place", "in_place"):
         block = _mapping(record.get(form))
@@ -189,7 +189,7 @@ def _nccl_results(line: int, record: object) -> list[tuple[Result, int | None]]:
         found.append((
             replace(
                 shared, time=time, in_place=form == "in_place",
-                busbw=_digits(block.get("bus_bw")), n_wrong=_whole(block.get("nwrong")),
+                busbw=_digits(block.get("bus_bw")), n_wrong=_parse_int(block.get("nwrong")),
                 shortest=_digits(own.get("min_us")), longest=_digits(own.get("max_us")),
                 samples_us=samples,
             ),
@@ -231,7 +231,7 @@ def _digits(value: object) -> str | None:
     return f"{value:.6f}" if _is_number(value) and value >= 0 else None
 
 
-def _whole(value: object) -> int | None:
+def _parse_int(value: object) -> int | None:
     if not _is_number(value) or not 0 <= value < LIMIT or value != int(value):
         return None
     return int(value)

@@ -119,8 +119,8 @@ class _Table:
     def concluded(self, op: Op) -> None:
         """Take the operation of the trailer; none where the head has another."""
         # # Collective test concluded: all_gather_perf
-        told = self.setting.op
-        self.foreign |= told not in (Op.UNKNOWN, op)
+        stated = self.setting.op
+        self.foreign |= stated not in (Op.UNKNOWN, op)
         self.setting = replace(self.setting, op=Op.UNKNOWN if self.foreign else op)
 
     def part(self, results: list[Result]) -> _Table:
@@ -276,9 +276,9 @@ class _Reader:
             line = table.results[0].line
             self.notes.add(Severity.DATA_LOSS, "nranks_unknown", _PART_TEXT, line)
             return False
-        whole = [replace(r, size=r.size * setting.nranks) for r in table.results]
-        table.results = [r for r in whole if r.size < LIMIT]
-        for r in whole:
+        scaled = [replace(r, size=r.size * setting.nranks) for r in table.results]
+        table.results = [r for r in scaled if r.size < LIMIT]
+        for r in scaled:
             if r.size >= LIMIT:
                 self.notes.add(Severity.DATA_LOSS, "cut_row", _CUT_TEXT, r.line)
         return True
@@ -290,8 +290,8 @@ class _Reader:
         parts = [part for part in (self.hints.label, table.title) if part]
         label = ": ".join(parts) or "table"
         used[label, setting.op, setting.nranks] += 1
-        again = used[label, setting.op, setting.nranks]
-        return f"{label} ({again})" if again > 1 else label
+        count = used[label, setting.op, setting.nranks]
+        return f"{label} ({count})" if count > 1 else label
 
     def _complete(self, table: _Table) -> Setting:
         """Setting of a table with what the user and the rows themselves say."""
@@ -310,8 +310,8 @@ class _Reader:
         nranks = hints.nranks or setting.nranks
         possible = [] if factor is None else ranks_by_factor(op, factor)
         least = () if setting.least is None else (setting.least,)
-        told = next((n for n in least if n in possible), None)
-        alone = possible[0] if len(possible) == 1 else told
+        likely = next((n for n in least if n in possible), None)
+        alone = possible[0] if len(possible) == 1 else likely
         if nranks is None and not _of_one_rank(table, op):
             nranks = _ranks_of_sizes(op, rows) or alone
             found = nranks is not None
@@ -343,8 +343,8 @@ def _parts(table: _Table) -> list[_Table]:
         sweeps[-1].append(here)
     factors = [factor_of(r for of_line in sweep for r in of_line) for sweep in sweeps]
     known = [f for f in factors if f is not None and f[0] <= f[1]]
-    whole = all(len(sweep) > 1 for sweep in sweeps) and len(known) == len(sweeps)
-    if not whole or max(f[0] for f in known) <= min(f[1] for f in known):
+    complete = all(len(sweep) > 1 for sweep in sweeps) and len(known) == len(sweeps)
+    if not complete or max(f[0] for f in known) <= min(f[1] for f in known):
         return [table]
     return [table.part([r for of_line in sweep for r in of_line]) for sweep in sweeps]
 

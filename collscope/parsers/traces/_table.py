@@ -41,7 +41,7 @@ class Rows:
             getattr(self, name).frombytes(values.tobytes())
 
 
-class Times(msgspec.Struct, frozen=True):
+class RowTimes(msgspec.Struct, frozen=True):
     """Times of rows in ns; a launch of -1 is not known."""
 
     start_ns: Ints
@@ -49,7 +49,7 @@ class Times(msgspec.Struct, frozen=True):
     launch_ns: Ints
 
 
-def columns(rows: Rows, times: Times, which: Ints) -> TraceColumns:
+def columns(rows: Rows, times: RowTimes, which: Ints) -> TraceColumns:
     """Columns of some rows, given by number, in the order of their start."""
     order = which[np.argsort(times.start_ns[which], kind="stable")]
     return TraceColumns(

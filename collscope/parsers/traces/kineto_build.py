@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from collscope.kernel_names import OTHER_LIBRARIES
 from collscope.model import Diagnostic, Op, Severity
 from collscope.model.trace import Call, HostCalls, Ints, Kind, TraceCollective, TraceFile
-from collscope.parsers._calls import NOT_TOLD, at_the_end, lost_kernels
+from collscope.parsers._calls import UNKNOWN, end_and_longest, lost_kernels
 from collscope.parsers._columns import Floats, Index, as_numpy
 from collscope.parsers._notes import Notes
 from collscope.parsers._sides import CODE, CONTRADICT_TEXT
 from collscope.parsers.traces import kineto_calls
 from collscope.parsers.traces._named import from_name
-from collscope.parsers.traces._table import Times, columns
+from collscope.parsers.traces._table import RowTimes, columns
 from collscope.parsers.traces.engine_steps import EngineStep, of_one_kind
 from collscope.parsers.traces.kineto_slices import LATEST_US
 
@@ -96,7 +96,7 @@ def _other_steps(kept: list[EngineStep], left: int) -> Iterable[Diagnostic]:
         yield Diagnostic(Severity.NOTICE, "steps_of_another_kind", message, count=left)
 
 
-def _host_calls(seen: Collector, header: Header, of_row: Ints, times: Times) -> HostCalls | None:
+def _host_calls(seen: Collector, header: Header, of_row: Ints, times: RowTimes) -> HostCalls | None:
     """Calls that launched something or order GPU work; None where the trace has none.
 
     of_row   place of the call behind each row, -1 where not known
@@ -107,7 +107,7 @@ def _host_calls(seen: Collector, header: Header, of_row: Ints, times: Times) -> 
     start_us = as_numpy(host.start, np.float64)
     duration = as_numpy(host.duration, np.float64)
     absolute = start_us + seen.origin_us
-    kept = np.flatnonzero((kind != NOT_TOLD) & (absolute >= 0) & (absolute < LATEST_US))
+    kept = np.flatnonzero((kind != UNKNOWN) & (absolute >= 0) & (absolute < LATEST_US))
     if not len(kept):
         return None
     start = _ns(start_us[kept], seen.origin_us, header.base_ns)
@@ -116,11 +116,11 @@ def _host_calls(seen: Collector, header: Header, of_row: Ints, times: Times) -> 
     end = start + np.rint(np.maximum(duration[kept], 0) * 1000).astype(np.int64)
     place = np.full(len(kind) + 1, -1, dtype=np.int32)
     place[kept] = np.arange(len(kept))
-    told = np.full((len(kept), 2), -1, dtype=np.int32)
+    stream_event = np.full((len(kept), 2), -1, dtype=np.int32)
     correlation = as_numpy(host.correlation, np.int64)[kept]
     waits = host.waits
     for k in np.flatnonzero(kind[kept] >= Call.WAIT).tolist() if waits else ():
-        told[k] = waits.get(int(correlation[k]), (-1, -1))
+        stream_event[k] = waits.get(int(correlation[k]), (-1, -1))
     # Rows are in the order in which they were read; the trace has them by start.
     rows = np.argsort(times.start_ns, kind="stable")
     return HostCalls(
@@ -128,8 +128,8 @@ def _host_calls(seen: Collector, header: Header, of_row: Ints, times: Times) -> 
         thread=as_numpy(host.thread, np.int32)[kept],
         start_ns=start,
         end_ns=end,
-        stream=told[:, 0],
-        event=told[:, 1],
+        stream=stream_event[:, 0],
+        event=stream_event[:, 1],
         of_row=place[of_row][rows],
     )
 
@@ -197,8 +197,8 @@ def _collectives(
         notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, None, "distributedInfo: world_size")
     used = as_numpy(seen.rows.collective, np.int32).copy()
     rows = np.flatnonzero(used >= 0)
-    told = np.stack([used[rows], as_numpy(seen.rows.blocks, np.int32)[rows]])
-    kinds, kind, number = np.unique(told, axis=1, return_inverse=True, return_counts=True)
+    uses = np.stack([used[rows], as_numpy(seen.rows.blocks, np.int32)[rows]])
+    kinds, kind, number = np.unique(uses, axis=1, return_inverse=True, return_counts=True)
     table: Index[TraceCollective] = Index()
     final = np.empty(kinds.shape[1], dtype=np.int32)
     lists: dict[tuple[int, ...], tuple[int, ...]] = {}  # groups of the same ranks share one
@@ -222,19 +222,19 @@ def _collectives(
     return table.values, [*notes.diagnostics, *_unlisted(unlisted)]
 
 
-def _times(seen: Collector, header: Header, launch_us: Floats) -> Times:
+def _times(seen: Collector, header: Header, launch_us: Floats) -> RowTimes:
     start = _ns(as_numpy(seen.rows.start, np.float64), seen.origin_us, header.base_ns)
     duration = np.rint(as_numpy(seen.rows.duration, np.float64) * 1000).astype(np.int64)
     known = (launch_us + seen.origin_us >= 0) & (launch_us + seen.origin_us < LATEST_US)
     launch = _ns(np.where(known, launch_us, 0), seen.origin_us, header.base_ns)
-    return Times(start, start + duration, np.where(known, launch, -1))
+    return RowTimes(start, start + duration, np.where(known, launch, -1))
 
 
 def _ns(time_us: Floats, origin_us: int, base_ns: int) -> Ints:
     """Microseconds in ns, exact where the float is: whole and broken part are scaled apart."""
-    whole = np.floor(time_us)
-    part = np.rint((time_us - whole) * 1000).astype(np.int64)
-    found: Ints = (whole.astype(np.int64) + origin_us) * 1000 + part + base_ns
+    whole_us = np.floor(time_us)
+    part = np.rint((time_us - whole_us) * 1000).astype(np.int64)
+    found: Ints = (whole_us.astype(np.int64) + origin_us) * 1000 + part + base_ns
     return found
 
 
@@ -242,8 +242,8 @@ def _identity(seen: Collector, header: Header) -> tuple[int | None, int | None]:
     """Rank and world size: of the header, else from the collectives."""
     rank, world_size = header.rank, header.world_size
     if rank is None:
-        told = (kineto_calls.own_rank(args) for args in seen.described.values())
-        ranks = Counter(found for found in told if found is not None).most_common(1)
+        ranks_found = (kineto_calls.own_rank(args) for args in seen.described.values())
+        ranks = Counter(found for found in ranks_found if found is not None).most_common(1)
         rank = ranks[0][0] if ranks else None
     if world_size is None:
         arguments = seen.described.values()
@@ -320,7 +320,7 @@ def _lost(seen: Collector, alone: int) -> Iterable[Diagnostic]:
     """
     start, lasts = (as_numpy(c, np.float64) for c in (seen.rows.start, seen.rows.duration))
     correlation = as_numpy(seen.rows.correlation, np.int64)
-    lost, launched = seen.host.without_kernel(correlation, at_the_end(start, lasts))
+    lost, launched = seen.host.without_kernel(correlation, end_and_longest(start, lasts))
     lost -= seen.bad
     calls, recorded = _calls_without(seen)
     calls = max(0, calls - alone)

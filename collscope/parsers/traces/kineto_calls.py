@@ -178,8 +178,8 @@ def _output(op: Op, operator: Arguments, shape: tuple[int, ...]) -> int | None:
 
 def _ratio(op: Op, n_in: int, n_out: int) -> int | None:
     """Ranks of a group by what each puts in and gets out; None where it is no whole number."""
-    whole, part = (n_out, n_in) if op is Op.ALL_GATHER else (n_in, n_out)
-    return whole // part if part and whole and whole % part == 0 else None
+    total, part = (n_out, n_in) if op is Op.ALL_GATHER else (n_in, n_out)
+    return total // part if part and total and total % part == 0 else None
 
 
 def own_rank(args: Arguments) -> int | None:

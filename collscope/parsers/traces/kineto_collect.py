@@ -74,7 +74,7 @@ class Collector:
         named = np.array([isinstance(hint, KernelName) for hint in hints], dtype=bool)
         gpu["kind"][named[gpu["name"]]] = Kind.KERNEL
         related = np.array([hint is not False for hint in hints], dtype=bool)
-        told = np.flatnonzero((gpu["kind"] == Kind.KERNEL) & related[gpu["name"]]).tolist()
+        chosen = np.flatnonzero((gpu["kind"] == Kind.KERNEL) & related[gpu["name"]]).tolist()
         # Packets that execute nothing are no rows.
         executes = np.array([text not in MARKERS for text in part.names], dtype=bool)
         kept = np.flatnonzero(executes[gpu["name"]])
@@ -89,17 +89,17 @@ class Collector:
             start=gpu["start_us"][kept],
             duration=gpu["duration_us"][kept],
         )
-        events = part.decode(told)
+        events = part.decode(chosen)
         kernels = [
             (int(place[row]), hints[name], event)
-            for row, name, event in zip(told, gpu["name"][told].tolist(), events, strict=False)
+            for row, name, event in zip(chosen, gpu["name"][chosen].tolist(), events, strict=False)
         ]
         # Tables are numbered in the order in which the events name their values.
         seen: list[tuple[Callable[[Any], object], Sequence[int], Sequence[object]]] = [
             (self.streams.__getitem__, part.streams_first, part.streams),
             (self.host.threads.__getitem__, part.threads_first, part.threads),
-            (self._kernel, gpu["event"][told].tolist(), kernels),
-            (self._other, part.others, events[len(told) :]),
+            (self._kernel, gpu["event"][chosen].tolist(), kernels),
+            (self._other, part.others, events[len(chosen) :]),
         ]
         in_order = [(n, take, v) for take, at, vs in seen for n, v in zip(at, vs, strict=True)]
         for _, take, value in sorted(in_order, key=itemgetter(0)):
@@ -129,12 +129,12 @@ class Collector:
             hint = self._hints[name] = classify(text) or looks_related(text)
         return hint
 
-    def _kernel(self, told: tuple[int, KernelName | bool, Event]) -> None:
+    def _kernel(self, found: tuple[int, KernelName | bool, Event]) -> None:
         """Set what a kernel executed, which has a name like a collective's.
 
         Arguments also come to the checking kernels that a collective's call launches.
         """
-        row, hint, event = told
+        row, hint, event = found
         args = event.args or NO_ARGUMENTS
         self.rows.blocks[row] = kineto_calls.blocks(bytes(args.grid))
         # The two are equal where kineto knew no operator: then it refers to none.
@@ -174,8 +174,8 @@ class Collector:
         #           "correlation": 82785, …}}; a Context Sync has stream -1
         args = event.args
         if args is not None and args.correlation is not None:
-            told = args.stream is not None and args.stream not in (-1, "-1")
-            stream = self.streams[args.device, args.stream] if told else -1
+            known = args.stream is not None and args.stream not in (-1, "-1")
+            stream = self.streams[args.device, args.stream] if known else -1
             self.host.waits[small(args.correlation)] = stream, _narrow(args.event)
 
     def _host(self, event: Event) -> None:

@@ -87,12 +87,12 @@ def _default_size(config: object) -> int | None:
 
 def _descriptions(config: object) -> dict[str, str]:
     entries = config if isinstance(config, list) else []
-    told = {
+    texts = {
         str(entry.get("pg_name")): described(entry.get("pg_desc"))
         for entry in entries
         if isinstance(entry, dict)
     }
-    return {name: text for name, text in told.items() if text}
+    return {name: text for name, text in texts.items() if text}
 
 
 def _gpus(devices: object) -> dict[str, str]:

@@ -9,11 +9,11 @@ import numpy as np
 
 from collscope.model.trace import Call
 from collscope.parsers._calls import (
-    NOT_TOLD,
+    UNKNOWN,
     Launches,
     call_kind,
-    captures,
     is_launch,
+    may_capture,
     without_kernel,
 )
 from collscope.parsers._columns import Floats, Index, as_numpy, launches
@@ -86,7 +86,7 @@ class Spans:
         threads, starts = as_numpy(self.thread, np.int64), as_numpy(self.start, np.float64)
         order = np.lexsort((starts, threads))
         return {
-            int(thread): (mine := order[threads[order] == thread], starts[mine])
+            int(thread): (of_thread := order[threads[order] == thread], starts[of_thread])
             for thread in np.unique(threads)
         }
 
@@ -100,7 +100,7 @@ class Host:
         self.records = Spans()
         self.annotations = Spans()
         self.operators = Spans()  # of c10d
-        self.kind = array("b")  # of calls; `NOT_TOLD` where the name names none of `Call`
+        self.kind = array("b")  # of calls; `UNKNOWN` where the name names none of `Call`
         self.thread = array("i")
         self.start = array("d")
         self.duration = array("d")  # -1 where unknown
@@ -116,7 +116,7 @@ class Host:
         calls = part.calls
         names = [name or "" for name in part.call_names]
         # A flow has no name: -1, the last.
-        kinds = np.array([*map(call_kind, names), NOT_TOLD], dtype=np.int8)
+        kinds = np.array([*map(call_kind, names), UNKNOWN], dtype=np.int8)
         threads = np.array([self.threads[thread] for thread in part.threads], dtype=np.int32)
         # cudaGraphLaunch, hipGraphLaunch_spt
         graphs = np.array([*("GraphLaunch" in name for name in names), False], dtype=bool)
@@ -125,7 +125,7 @@ class Host:
         launched = launching[calls["name"]]
         self.launches.frombytes(calls["correlation"][launched].tobytes())
         self.launch_start.frombytes(calls["start_us"][launched].tobytes())
-        self.captures |= any(map(captures, names))
+        self.captures |= any(map(may_capture, names))
         self.kind.frombytes(kinds[calls["name"]].tobytes())
         self.thread.frombytes(threads[calls["thread"]].tobytes())
         self.start.frombytes(calls["start_us"].tobytes())

@@ -177,8 +177,8 @@ class _Builder:
             self._others.append(number)
         elif category in _CALLS and args.correlation is not None and ts is not None:
             duration = event.dur
-            told = duration is not None and 0 <= duration < LONGEST_US
-            timed = ts, duration if told else -1.0
+            valid = duration is not None and 0 <= duration < LONGEST_US
+            timed = ts, duration if valid else -1.0
             self._call(number, event.tid, self._call_names[event.name], timed, args.correlation)
         elif (
             category == "ac2g" and event.ph == "s" and isinstance(event.id, int) and ts is not None

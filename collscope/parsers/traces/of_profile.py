@@ -73,7 +73,7 @@ def _trace(profile: Profile, device: str | None, spans: Sequence[KernelSpan]) ->
         collective=collective,
         seq=np.full(len(ordered), -1, dtype=np.int64),
     )
-    known = {told.device: told for told in profile.devices}.get(device, ProfiledDevice(device))
+    known = {found.device: found for found in profile.devices}.get(device, ProfiledDevice(device))
     return TraceFile(
         profile.dialect, names.values, streams.values, entries.values, columns, rank=known.rank,
         world_size=known.world_size, host=known.host, device=device, calls=calls, gpu=known.gpu,

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from collscope.kernel_names import classify
 from collscope.model import Diagnostic, Op, Severity, parse_op
 from collscope.model.trace import Ints, Kind, TraceCollective, TraceColumns, TraceFile
-from collscope.parsers._calls import CallRows, at_the_end, host_calls, missing_numbers
+from collscope.parsers._calls import CallRows, end_and_longest, host_calls, missing_numbers
 from collscope.parsers._columns import Index, as_numpy, launches
 from collscope.parsers.traces._named import from_name
 from collscope.parsers.traces.rocprof_records import Correlation
@@ -112,14 +112,14 @@ def trace_files(process: Process, problems: list[Diagnostic]) -> list[TraceFile]
     collective = _collectives(builder, rows)
     host = _runtime(builder, rows)
     runtime = host.columns()
-    lost = [*host.lost(at_the_end(rows[:, 3], rows[:, 4] - rows[:, 3])), *_skipped(buffers)]
+    lost = [*host.lost(end_and_longest(rows[:, 3], rows[:, 4] - rows[:, 3])), *_skipped(buffers)]
     # Both count the same kernels by other evidence.
     gone = sorted(lost, key=lambda note: note.count)[-1:]
     notes = (*problems, *_notes(builder), *gone)
     node = process.metadata.node
     parts = [
-        (agent, mine, host_calls(runtime, rows[mine, 5], rows[~mine, 5], builder.streams)[1])
-        for agent, mine in _by_agent(rows)
+        (agent, own, host_calls(runtime, rows[own, 5], rows[~own, 5], builder.streams)[1])
+        for agent, own in _by_agent(rows)
     ]
     return [
         TraceFile(
@@ -127,24 +127,24 @@ def trace_files(process: Process, problems: list[Diagnostic]) -> list[TraceFile]
             names=builder.names.values,
             streams=builder.streams.values,
             collectives=builder.collectives.values,
-            columns=_columns(rows[mine], launch[mine], collective[mine]),
+            columns=_columns(rows[own], launch[own], collective[own]),
             host=None if node is None else node.hostname,
             device=_device(builder, agent),
             calls=calls,
             gpu=builder.gpus[agent].product_name if agent in builder.gpus else None,
             diagnostics=notes,
         )
-        for agent, mine, calls in parts
+        for agent, own, calls in parts
     ]
 
 
 def _skipped(buffers: Buffers) -> Iterator[Diagnostic]:
     """Dispatches whose numbers are skipped between the first and the last."""
     numbers = {record.dispatch_info.dispatch_id for record in buffers.kernel_dispatch} - {None}
-    told = [number for number in numbers if number is not None and 0 <= number < _LIMIT]
-    between = max(told) - min(told) + 1 if told else 0
-    if between > len(told):
-        yield missing_numbers(between - len(told), between)
+    known = [number for number in numbers if number is not None and 0 <= number < _LIMIT]
+    between = max(known) - min(known) + 1 if known else 0
+    if between > len(known):
+        yield missing_numbers(between - len(known), between)
 
 
 def _runtime(builder: _Builder, rows: Ints) -> CallRows:
@@ -155,7 +155,7 @@ def _runtime(builder: _Builder, rows: Ints) -> CallRows:
         count, times = len(found), (call.start_timestamp, call.end_timestamp)
         found.add(builder.operation(call.kind, call.operation), number, (0, call.thread_id), times)
         if len(found) > count and call.stream_id is not None and call.stream_id.handle:
-            found.tell(count, str(call.stream_id.handle), None)
+            found.set_stream(count, str(call.stream_id.handle), None)
     return found
 
 

@@ -19,7 +19,7 @@ from collscope.hang.service import BETWEEN_S
 from collscope.match.rows import class_key
 from collscope.model import CollectiveClass, Op, bus_bandwidth
 from collscope.model.trace import RecordedCall, TraceCollective
-from collscope.parsers.recorders.own_recorder import Fresh, GrowingProcess
+from collscope.parsers.recorders.own_recorder import GrowingProcess, NewRecords
 from collscope.roofline.workload import Workload
 from collscope.timeline.tolerances import (
     END_NOISE_NS,
@@ -133,7 +133,7 @@ class Watch:
         self._before: tuple[float, int] | None = None
         self._calls = 0
 
-    def take(self, process: str, known: GrowingProcess, fresh: Fresh, now_s: float) -> None:
+    def take(self, process: str, known: GrowingProcess, fresh: NewRecords, now_s: float) -> None:
         """Count what came of a process; `now_s` on any clock that never goes back."""
         self._processes[process] = known
         if fresh.launched or fresh.timed or self._moved_s is None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from collscope.errors import InputError
-from collscope.parsers.recorders.own_recorder import Fresh, GrowingRecording
+from collscope.parsers.recorders.own_recorder import GrowingRecording, NewRecords
 
 _NAME = re.compile(r"(.+)\.(\d+)\.collrec")  # HOST.PID.TOKEN.N.collrec
 _PART = 1 << 20
@@ -30,7 +30,7 @@ class Followed:
         self._read: dict[Path, int] = {}
         self._recordings: dict[str, GrowingRecording] = {}
 
-    def poll(self) -> Iterator[tuple[str, GrowingRecording, Fresh]]:
+    def poll(self) -> Iterator[tuple[str, GrowingRecording, NewRecords]]:
         """What came since the last time: process, its recording, its new calls."""
         for process, _, path in sorted(self._files()):
             recording = self._recordings.setdefault(process, GrowingRecording())

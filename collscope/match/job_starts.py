@@ -23,7 +23,7 @@ from collscope.match.tolerances import MIN_COMMON_CALLS, MIN_JOB_GAP_NS
 from collscope.model.trace import TraceFile
 
 
-class Apart(msgspec.Struct, frozen=True):
+class JobStarts(msgspec.Struct, frozen=True):
     """Which start of the job each trace is of."""
 
     start: tuple[int, ...]  # per trace, from 0 in the order of the traces
@@ -31,25 +31,27 @@ class Apart(msgspec.Struct, frozen=True):
     unsure_ns: int | None = None
 
 
-def find_apart(traces: Sequence[TraceFile]) -> Apart:
+def find_job_starts(traces: Sequence[TraceFile]) -> JobStarts:
     """Separate the starts; undecided ones count as one. A rank may have several."""
     windows = _windows(traces)
-    sets = far_apart(windows)
+    sets = separate_windows(windows)
     if len(sets) < 2:
-        return Apart((0,) * len(traces))
+        return JobStarts((0,) * len(traces))
     rows = gather_rows([replace(trace, rank=k, groups=()) for k, trace in enumerate(traces)])
     same = _compare(rows, sets)
     joined: list[list[int]] = []
     number: list[int] = []
     unsure: int | None = None
     for k, own in enumerate(sets):
-        told = [[same.get((j, k)) for j in range(k) if number[j] == n] for n in range(len(joined))]
-        one = next((n for n, answers in enumerate(told) if True in answers), None)
+        same_as = [
+            [same.get((j, k)) for j in range(k) if number[j] == n] for n in range(len(joined))
+        ]
+        one = next((n for n, answers in enumerate(same_as) if True in answers), None)
         if one is None:
             hosts = {rows.hosts[t] for t in own}
             one = next(
                 (
-                    n for n, answers in enumerate(told)
+                    n for n, answers in enumerate(same_as)
                     if False not in answers and not _one_host(rows, joined[n], hosts)
                 ), None,
             )  # fmt: skip
@@ -65,7 +67,7 @@ def find_apart(traces: Sequence[TraceFile]) -> Apart:
         for t in own:
             start[t] = n
     seen: dict[int, int] = {}
-    return Apart(tuple(seen.setdefault(n, len(seen)) for n in start), unsure)
+    return JobStarts(tuple(seen.setdefault(n, len(seen)) for n in start), unsure)
 
 
 def _windows(traces: Sequence[TraceFile]) -> dict[int, tuple[int, int]]:
@@ -77,7 +79,7 @@ def _windows(traces: Sequence[TraceFile]) -> dict[int, tuple[int, int]]:
     }
 
 
-def far_apart(windows: dict[int, tuple[int, int]]) -> list[list[int]]:
+def separate_windows(windows: dict[int, tuple[int, int]]) -> list[list[int]]:
     """Traces whose windows lie no further from each other than they are long, or a second, set by
     set: starts of a job are further apart.
 
@@ -116,8 +118,8 @@ def _compare(rows: Rows, sets: list[list[int]]) -> dict[tuple[int, int], bool]:
     found: dict[tuple[int, int], bool] = {}
     for group in find_groups(unlinked(rows)):
         first: dict[int, Sequence3] = {}
-        for t, mine in zip(group.members, group.rows, strict=True):
-            own = mine[synchronising[rows.entry[mine]]]
+        for t, group_rows in zip(group.members, group.rows, strict=True):
+            own = group_rows[synchronising[rows.entry[group_rows]]]
             if len(own) >= MIN_COMMON_CALLS and t in set_of:
                 calls = sig[rows.entry[own]], rows.start[own], rows.end[own]
                 first.setdefault(set_of[t], calls)

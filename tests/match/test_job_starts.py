@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from trace_builder import US, Job
 
-from collscope.match.apart import find_apart
+from collscope.match.job_starts import find_job_starts
 from collscope.model.trace import TraceFile
 
 FAR = 146_000_000_000  # ns
@@ -43,15 +43,15 @@ def test_ranks_of_hosts_with_clocks_apart_are_of_one_start(
     """Whatever constant the clocks differ by, and whatever crystals drift by."""
     ahead = seconds * 1_000_000_000
     traces = start(seed).traces({2: ahead, 3: ahead}, {2: drift, 3: drift})
-    assert find_apart(traces).start == (0, 0, 0, 0)
-    assert find_apart(traces).unsure_ns is None
+    assert find_job_starts(traces).start == (0, 0, 0, 0)
+    assert find_job_starts(traces).unsure_ns is None
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 1 << 20), st.integers(20, 10**6))
 def test_ranks_of_two_starts_are_apart(seed: int, seconds: int) -> None:
     ahead = dict.fromkeys(range(4), seconds * 1_000_000_000)
-    found = find_apart(mixed(start(seed).traces(), start(seed + 1).traces(ahead)))
+    found = find_job_starts(mixed(start(seed).traces(), start(seed + 1).traces(ahead)))
     assert found.start == (0, 0, 1, 1) or found.unsure_ns
 
 
@@ -60,32 +60,32 @@ def test_periods_of_one_start_are_told_apart_on_clocks_that_differ() -> None:
     hosts = {2: FAR, 3: FAR}
     later = {rank: 20_000_000_000 + hosts.get(rank, 0) for rank in range(4)}
     traces = [*start(1, calls=60).traces(hosts), *start(2, calls=60).traces(later)]
-    assert find_apart(traces).start == (0, 0, 0, 0, 1, 1, 1, 1)
+    assert find_job_starts(traces).start == (0, 0, 0, 0, 1, 1, 1, 1)
 
 
 def test_one_host_has_one_clock() -> None:
     """On one host not even calls that end alike are the same, once their traces lie far apart."""
     far, hosts = {2: FAR, 3: FAR}, dict.fromkeys(range(4), "n1")
     few = start(1, calls=4)
-    assert find_apart(few.traces(far, hosts=hosts)).start == (0, 0, 1, 1)
-    found = find_apart(few.traces(far))
+    assert find_job_starts(few.traces(far, hosts=hosts)).start == (0, 0, 1, 1)
+    found = find_job_starts(few.traces(far))
     assert found.start == (0, 0, 0, 0)
     assert found.unsure_ns == pytest.approx(FAR, rel=0.01)
 
 
 def test_traces_that_overlap_or_follow_each_other_closely_are_left_as_they_are() -> None:
     traces = mixed(start(1).traces(), start(2).traces())
-    assert find_apart(traces).start == (0, 0, 0, 0)
+    assert find_job_starts(traces).start == (0, 0, 0, 0)
     near = dict.fromkeys(range(4), 1_000_000_000)
-    assert find_apart(mixed(start(1).traces(), start(2).traces(near))).start == (0, 0, 0, 0)
+    assert find_job_starts(mixed(start(1).traces(), start(2).traces(near))).start == (0, 0, 0, 0)
 
 
 def test_a_trace_without_collectives_is_of_the_first_start() -> None:
     first, second = start(1).traces(), start(2).traces(dict.fromkeys(range(4), FAR))
     none = first[0].columns.collective * 0 - 1
     idle = replace(first[0], columns=replace(first[0].columns, collective=none))
-    assert find_apart([idle, *second[1:]]).start == (0, 0, 0, 0)
-    assert find_apart([second[3], idle, first[1]]).start == (0, 1, 1)
+    assert find_job_starts([idle, *second[1:]]).start == (0, 0, 0, 0)
+    assert find_job_starts([second[3], idle, first[1]]).start == (0, 1, 1)
 
 
 def test_a_folder_with_ranks_of_two_starts(samples: Path, tmp_path: Path) -> None:
