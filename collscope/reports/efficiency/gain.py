@@ -48,11 +48,11 @@ def uplift_of(
              several
     """
     expected = [j for j in judged if j.device_ns]
-    whole = sum(j.device_ns or 0.0 for j in expected)
-    if known is None or not whole:
+    total_ns = sum(j.device_ns or 0.0 for j in expected)
+    if known is None or not total_ns:
         return None
     fraction = known.value
-    parts = [j.part(fraction * (j.device_ns or 0.0) / whole) for j in expected]
+    parts = [j.part(fraction * (j.device_ns or 0.0) / total_ns) for j in expected]
     counted = [
         (part, j) for part, j in zip(parts, expected, strict=True) if part.efficiency is not None
     ]

@@ -153,8 +153,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     def choice(self) -> str | None:
         """Algorithm and protocol of the judged time, from the table or the job's log."""
         if self.match is not None and self.match.measured:
-            told = {m.message for m in self.match.measured}
-            return told.pop() if len(told) == 1 else None
+            messages = {m.message for m in self.match.measured}
+            return messages.pop() if len(messages) == 1 else None
         return " ".join(filter(None, (self.row.algorithm, self.row.protocol))) or None
 
     @property
