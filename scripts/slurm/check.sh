@@ -108,7 +108,7 @@ lose "a node is lost in an allocation" salloc -Q -N2 -n2 "${long[@]}" -n 2 --mpi
 # Ranks that read logs for the first one.
 logs=(collscope ingest log logs)
 "$bin/python" "$here/../../benchmarks/make_run.py" 128 4000 logs 2>/dev/null
-# Says so where all views of two stores have the same rows.
+# Prints "same store" if all views of two stores have the same rows.
 same=(env PYTHONPATH="$here/../../tests" "$bin/python" -c 'import sys
 from pathlib import Path
 from views import view_rows
