@@ -126,7 +126,9 @@ def _remarks(description: str) -> dict[str, Any]:
 _UNLIKE = _remarks("what keeps the labels from being like for like, and further remarks")
 # What a document has in words where its record has codes: (record, field) to (field, schema).
 _IN_WORDS: dict[tuple[str, str], dict[str, Any]] = {
-    ("Share", "whole"): {"denominator": _WORDS | {"description": "what the percentage is of"}},
+    ("Share", "denominator"): {
+        "denominator": _WORDS | {"description": "what the percentage is of"}
+    },
     ("Comparison", "notes"): {"notes": _UNLIKE},
     ("Check", "notes"): {"notes": _UNLIKE},
     ("InterferenceReport", "failed"): {

@@ -289,12 +289,12 @@ def _walk(
     found = _Findings(shows_ends=evidence.kind == "dumps")
     # Ranks that wait in equal calls wait for the same members: of thousands they are asked once.
     ranks = _Ranks(set(evidence.damaged), made, reached, open_calls)
-    asked: dict[tuple[object, ...], tuple[set[int], bool]] = {}
+    answers: dict[tuple[object, ...], tuple[set[int], bool]] = {}
     for rank, call in open_calls.items():
         key = (call.group, call.seq, call.op, call.count, call.datatype, call.root)
-        if key not in asked:
-            asked[key] = _ask(found, call, groups.get(call.group, ()), ranks)
-        held, ended = asked[key]
+        if key not in answers:
+            answers[key] = _ask(found, call, groups.get(call.group, ()), ranks)
+        held, ended = answers[key]
         if held:
             found.held_up[rank] = held
         if ended:

@@ -93,9 +93,9 @@ class Messages:
         for line in _lines(chunks):
             if _WORTH.search(line):
                 reader.line(line[:_LINE_BYTES].decode("utf-8", errors="replace"))
-        if reader.said:
+        if reader.is_evidence:
             self.sources.append(path)
-        return reader.said
+        return reader.is_evidence
 
 
 class _File:
@@ -104,7 +104,7 @@ class _File:
     def __init__(self, found: Messages, rank: int | None) -> None:
         self.found = found
         self.rank = rank  # by the file's name
-        self.said = False
+        self.is_evidence = False
         self.trace: int | None = None  # rank whose traceback is being read
         self.failed: tuple[int | None, str | None] = (None, None)  # rank, host
 
@@ -113,13 +113,13 @@ class _File:
         rank = self._rank(line)
         if (work := _WORK.search(line)) and rank is not None and (op := _OPS.get(work[2])):
             found.work[rank, int(work[1])] = (op, int(work[3]) if work[3] else None)
-            self.said = True
+            self.is_evidence = True
         if status := _STATUS.search(line):
             # The first line counts: it is of the call that hangs, later ones are of its end.
             own = found.status[int(status[3]) if rank is None else rank]
             group = f"process group {status[2] or status[1]}"
             own.setdefault(group, (int(status[4]), int(status[5])))
-            self.said = True
+            self.is_evidence = True
         if barrier := _BARRIER.search(line):
             self._claim(barrier[1], "host_never_called", "did not pass a monitored barrier")
         if desync := _DESYNC.search(line):
@@ -132,11 +132,11 @@ class _File:
                 if self.trace not in found.raised and _GPU_ERROR.search(line):
                     found.gpu_errors.add(self.trace)
                 found.raised.setdefault(self.trace, raised[1])
-                self.said = True
+                self.is_evidence = True
             self.trace = None
         if xid := _XID.search(line):
             found.xids.append((int(xid[2]), int(xid[1])))
-            self.said = True
+            self.is_evidence = True
         self._diagnostics(line)
         self._launcher(line)
 
@@ -154,14 +154,14 @@ class _File:
             rank = int(text[:9])
             claim = Claim(rank, what, f"Rank {rank} {reason}.")
             self.found.claims.setdefault(rank, claim)
-            self.said = True
+            self.is_evidence = True
 
     def _diagnostics(self, line: str) -> None:
         """What NCCL's own diagnostics find in the machine."""
         if found := _DIAG.search(line):
             if found[1] and not _DIAG_UNKNOWN.search(found[1]):
                 self.found.diagnoses.setdefault(found[1].rstrip())
-            self.said = True
+            self.is_evidence = True
 
     def _launcher(self, line: str) -> None:
         """The table in which torchrun lists the processes that failed."""
@@ -174,7 +174,7 @@ class _File:
             if rank_failed is None:
                 return
             value = int(code[1])
-            self.said = True
+            self.is_evidence = True
             if value not in _ENDED_BY_OTHERS:
                 how = f"signal {-value}" if value < 0 else f"exit code {value}"
                 self.found.claims[rank_failed] = Claim(

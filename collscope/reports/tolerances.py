@@ -20,7 +20,7 @@ COPY_BOUND_PERCENT = 50.0
 """GPU time in copies that binds. Source: a majority."""
 
 MIN_BOUND_NAMES = 2
-"""Names of kernels and copies of a profile that says what bounds the job. Source: a choice, one
+"""Names of kernels and copies of a profile that shows what bounds the job. Source: a choice, one
 kernel is no job."""
 
 COMPUTE_BOUND_PERCENT = 25.0
@@ -57,7 +57,7 @@ PAYS = 0.05
 differ by."""
 
 MIN_JUDGED_SHARE = 0.5
-"""Collective time that is judged, before anything is said about all of it. Source: a majority."""
+"""Collective time that is judged, before a statement about all of it. Source: a majority."""
 
 MAX_SIZE_RATIO = 2.0
 """Sizes of a job's class and of the one that was measured with compute, which stands for it.
@@ -175,7 +175,7 @@ MIN_CAUSE_TO_NEXT = 2.0
 """A cause to the next one, to be named. Source: a choice, else either may be the cause."""
 
 MIN_LAUNCHED_ROWS = 0.9
-"""Rows whose launch is known, to tell a host's idle time. Source: a choice, traces lack a few."""
+"""Rows whose launch is known, to time a host's idling. Source: a choice, traces lack a few."""
 
 ONE_STOP_SHARE = 0.5
 """Of all lateness in one call: that is one stop, and no rank is late as a rule. Source: a
@@ -189,7 +189,7 @@ MIN_LATENESS_NS = 20_000
 """A late rank's typical lateness. Source: what a launch is late by chance (`SLOW_LAUNCH_NS`)."""
 
 MIN_ABOVE_EVEN = 1.25
-"""Lateness of some ranks to their even share of it: naming them says something. Source: a
+"""Lateness of some ranks to their even share of it: naming them helps. Source: a
 choice."""
 
 ONE_RANK_OF_NODE = 2 / 3

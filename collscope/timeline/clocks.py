@@ -154,9 +154,9 @@ def _join(table: CallEnds, n_clocks: int) -> _Estimate:
         component[np.isin(component, component[clocks])] = component[clocks].min()
     offset = np.zeros(n_clocks)
     for c in np.unique(component).tolist():
-        mine = np.flatnonzero(component == c)
-        if len(mine) > 1:  # the first is the reference of its component
-            rest = mine[1:]
+        members = np.flatnonzero(component == c)
+        if len(members) > 1:  # the first is the reference of its component
+            rest = members[1:]
             offset[rest] = np.linalg.solve(laplacian[np.ix_(rest, rest)], wanted[rest])
     return _Estimate(offset, np.unique(component, return_inverse=True)[1])
 
@@ -167,10 +167,10 @@ def _group_offsets(table: CallEnds) -> list[tuple[Ints, Floats, Floats]]:
     order = np.argsort(table.group, kind="stable")
     cuts = np.flatnonzero(np.diff(table.group[order], prepend=-1, append=-1))
     for a, b in pairwise(cuts.tolist()):
-        mine = _select(table, order[a:b])
-        clocks, local = np.unique(mine.clock, return_inverse=True)
+        group_ends = _select(table, order[a:b])
+        clocks, local = np.unique(group_ends.clock, return_inverse=True)
         if len(clocks) > 1:
-            offsets, spread = _polish(mine, local, len(clocks))
+            offsets, spread = _polish(group_ends, local, len(clocks))
             n = np.bincount(local, minlength=len(clocks))
             found.append((clocks, offsets, n / np.maximum(spread, 1.0) ** 2))
     return found
@@ -285,7 +285,7 @@ def _reference(component: Ints, offset: Floats, drift: Floats) -> tuple[Floats, 
     """Offsets and drifts against the first clock of each component."""
     offset, drift = offset.copy(), drift.copy()
     for c in np.unique(component).tolist():
-        mine = np.flatnonzero(component == c)
-        offset[mine] -= offset[mine[0]]
-        drift[mine] -= drift[mine[0]]
+        members = np.flatnonzero(component == c)
+        offset[members] -= offset[members[0]]
+        drift[members] -= drift[members[0]]
     return offset, drift

@@ -86,9 +86,9 @@ def _beside(rows: Rows, calls: Calls) -> Floats:
     """Share of each compute kernel's time with a collective of its rank beside it."""
     share = np.zeros(len(rows))
     for trace in range(len(rows.ranks)):
-        mine = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
+        trace_rows = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
         collective = np.sort(calls.row[calls.trace == trace])
-        compute = mine[(rows.entry[mine] < 0) & (rows.kind[mine] == Kind.KERNEL)]
+        compute = trace_rows[(rows.entry[trace_rows] < 0) & (rows.kind[trace_rows] == Kind.KERNEL)]
         busy = union(rows.start[collective], rows.end[collective])
         with_one = covered(*busy, rows.end[compute]) - covered(*busy, rows.start[compute])
         share[compute] = with_one / np.maximum(rows.end[compute] - rows.start[compute], 1)

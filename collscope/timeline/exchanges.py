@@ -65,9 +65,9 @@ def _by_order(calls: Calls, comparable: Bools) -> Bools:
 def _exchanging(calls: Calls) -> Iterator[list[int]]:
     """Traces whose SendRecv kernels are calls of all of them: they end together on one clock."""
     for group in np.unique(calls.group[~calls.p2p]).tolist():
-        mine = calls.class_[(calls.group == group) & ~calls.p2p]
+        class_ids = calls.class_[(calls.group == group) & ~calls.p2p]
         if len(calls.groups[group].members) > 2 and any(
-            calls.classes[k].op is Op.SEND_RECV for k in np.unique(mine).tolist()
+            calls.classes[k].op is Op.SEND_RECV for k in np.unique(class_ids).tolist()
         ):
             yield [*calls.groups[group].members]
 
@@ -120,10 +120,10 @@ def _pairs(rows: Rows, clocks: Clocks, row: Ints, comparable: Bools) -> Ints:
 
 def _comparable(rows: Rows, clocks: Clocks) -> Bools:
     """Pairs of traces whose times may be compared: unknown hosts may be the same."""
-    told = np.array([host is not None for host in rows.hosts], dtype=bool)
+    has_host = np.array([host is not None for host in rows.hosts], dtype=bool)
     same = clocks.component[:, None] == clocks.component[None, :]
-    unlike = np.arange(len(told))[:, None] != np.arange(len(told))[None, :]
-    found: Bools = (same | ~(told[:, None] & told[None, :])) & unlike
+    unlike = np.arange(len(has_host))[:, None] != np.arange(len(has_host))[None, :]
+    found: Bools = (same | ~(has_host[:, None] & has_host[None, :])) & unlike
     return found
 
 
@@ -139,15 +139,15 @@ def _mutual(
     trace, start, end = (v[left] for v in at)
     most = limit[left]
     n = len(left)
-    best, apart = np.full(n, -1), np.full(n, np.inf)
+    best, least_distance = np.full(n, -1), np.full(n, np.inf)
     for k in range(1, min(NEIGHBOURS_TRIED, n - 1) + 1):
         i, j = np.arange(n - k), np.arange(k, n)
         distance = end[j] - end[i]
         good = (distance <= np.minimum(most[i], most[j])) & (start[j] < end[i])
         good &= allowed[trace[i], trace[j]]
         for one, other in ((i, j), (j, i)):
-            nearer = good & (distance < apart[one])
-            apart[one[nearer]] = distance[nearer]
+            nearer = good & (distance < least_distance[one])
+            least_distance[one[nearer]] = distance[nearer]
             best[one[nearer]] = other[nearer]
     first = np.flatnonzero(best > np.arange(n))
     first = first[best[best[first]] == first]
@@ -172,12 +172,12 @@ def _extended(rows: Rows, calls: Calls, matrix: Ints) -> Calls:
     groups, classes = [*calls.groups], [*calls.classes]
     number_of: dict[CollectiveClass, int] = {key: k for k, key in enumerate(classes)}
     order, group, seq = [], [], []
-    for members, mine in _by_members(rows, matrix):
-        own = tuple(matrix[mine, column] for column in range(len(members)))
+    for members, matched in _by_members(rows, matrix):
+        own = tuple(matrix[matched, column] for column in range(len(members)))
         groups.append(Group("inferred", None, None, 2, members, own))
-        order.append(mine)
-        group.append(np.full(len(mine), len(groups) - 1))
-        seq.append(np.arange(len(mine)))
+        order.append(matched)
+        group.append(np.full(len(matched), len(groups) - 1))
+        seq.append(np.arange(len(matched)))
     matrix = matrix[np.concatenate(order)]
     there = matrix >= 0
     entry = rows.entry[matrix[:, 0]]
@@ -210,6 +210,6 @@ def _by_members(rows: Rows, matrix: Ints) -> Iterator[tuple[tuple[int, ...], Int
     """Traces of rows that exchange, and their places in the matrix in the order of time."""
     trace = np.where(matrix >= 0, rows.trace[matrix], -1)
     for members in np.unique(trace, axis=0).tolist():
-        mine = np.flatnonzero((trace == members).all(axis=1))
-        mine = mine[np.argsort(rows.start[matrix[mine, 0]], kind="stable")]
-        yield tuple(t for t in members if t >= 0), mine
+        matched = np.flatnonzero((trace == members).all(axis=1))
+        matched = matched[np.argsort(rows.start[matrix[matched, 0]], kind="stable")]
+        yield tuple(t for t in members if t >= 0), matched

@@ -22,7 +22,9 @@ HOST, STREAM, EVENT, EVENT_2 = range(4)
 class Edges(msgspec.Struct, frozen=True):
     """How many event edges there are, by how they are known."""
 
-    told: int = 0  # the trace names the stream that waits; for which row, where no record is told,
+    named: int = (
+        0  # the trace names the stream that waits; for which row, where no record is known,
+    )
     # is inferred from its order
     inferred: int = 0  # both are
     contradicted: int = 0  # dropped
@@ -31,7 +33,7 @@ class Edges(msgspec.Struct, frozen=True):
     def __add__(self, other: Edges) -> Edges:
         """Both together."""
         return Edges(
-            self.told + other.told,
+            self.named + other.named,
             self.inferred + other.inferred,
             self.contradicted + other.contradicted,
             self.unknown + other.unknown,
@@ -93,7 +95,7 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
         return msgspec.structs.replace(self, before=before)
 
     @cached_property
-    def untold(self) -> Ints:
+    def unexplained_ns(self) -> Ints:
         """(slots, nodes) ns behind the last known cause that no cause explains."""
         longer = self.gap - self.usual
         return np.where(longer > EXPLAINED_NS, longer, 0)

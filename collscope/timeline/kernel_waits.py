@@ -47,8 +47,8 @@ def kernel_waits(kernels: Sequence[TracedKernel], joined: JoinedKernels) -> Kern
         (place[gpu_of(kernels[k])], kernels[k].start_ns, k) for e in executions for k in e.kernels
     )
     row_of = {k: row for row, (_, _, k) in enumerate(parts)}
-    told = [joined.ranks.get(gpu) for gpu in gpus]
-    rows = _rows([k for _, _, k in parts], kernels, [t for t, _, _ in parts], told)
+    known_ranks = [joined.ranks.get(gpu) for gpu in gpus]
+    rows = _rows([k for _, _, k in parts], kernels, [t for t, _, _ in parts], known_ranks)
     calls = _calls(joined, row_of, rows)
     clocks = estimate_clocks(rows, calls)
     times = call_times(rows, calls, clocks)
@@ -61,7 +61,7 @@ def kernel_waits(kernels: Sequence[TracedKernel], joined: JoinedKernels) -> Kern
         tuple(
             (first[t], found, late[found.rank])
             for t, found in enumerate(rank_times(rows, calls, times))
-            if told[t] is not None
+            if known_ranks[t] is not None
         ),
         sum(e.key.op.synchronises and len(e.kernels) != e.key.nranks for e in executions),
     )

@@ -51,17 +51,17 @@ def late_ranks(
         chain = inherited_lateness(calls, times, exposed, late, len(rows.ranks))
     found = []
     for t, rank in enumerate(rows.ranks):
-        mine = np.flatnonzero(late & (times.last == t))
-        lateness = times.lateness[mine]
+        late_calls = np.flatnonzero(late & (times.last == t))
+        lateness = times.lateness[late_calls]
         typical = typical_lateness(lateness)
         total = int(lateness.sum())
         share = total / everything if everything else 0.0
-        caused = int((lateness * (calls.seen[mine] - 1)).sum())
+        caused = int((lateness * (calls.seen[late_calls] - 1)).sum())
         behind = int((lateness >= typical / 2).sum())
         most = max(total, 0 if chain is None else float(chain.caused[t]))
         first = -1 if chain is None else int(chain.first[t])
         enough = min(
-            STRAGGLER_SHARE if len(mine) < often else FREQUENT_STRAGGLER_SHARE,
+            STRAGGLER_SHARE if len(late_calls) < often else FREQUENT_STRAGGLER_SHARE,
             MIN_EVEN_SHARES / max(active, 1),
         )
         named = (
@@ -75,11 +75,11 @@ def late_ranks(
             LateRank(
                 rank=rank,
                 calls=int(took_part[t]),
-                last=len(mine),
+                last=len(late_calls),
                 behind=behind,
                 typical_ns=typical,
-                mean_ns=float(lateness.mean()) if len(mine) else 0.0,
-                median_ns=float(np.median(lateness)) if len(mine) else 0.0,
+                mean_ns=float(lateness.mean()) if len(late_calls) else 0.0,
+                median_ns=float(np.median(lateness)) if len(late_calls) else 0.0,
                 max_ns=int(lateness.max(initial=0)),
                 total_ns=total,
                 caused_wait_ns=caused,

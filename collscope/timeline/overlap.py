@@ -14,7 +14,7 @@ from collscope.match.rows import Rows
 from collscope.match.traces import Calls
 from collscope.model.trace import Ints, Kind
 from collscope.timeline.records import RankOverlap, StreamOverlap
-from collscope.timeline.waits import CallTimes, first_long, warmed_up
+from collscope.timeline.waits import CallTimes, warm_up_lengths, warmed_up
 
 _N = TypeVar("_N", Ints, npt.NDArray[np.float64])
 
@@ -56,10 +56,10 @@ def rank_overlaps(
     begin = warm_until(rows, calls, times)
     found = []
     for t in range(len(rows.ranks)):
-        mine = rows.of(t)
-        start = rows.start[mine]
-        first = mine.start + int(np.searchsorted(start, begin[t]))
-        chosen = np.arange(first, mine.stop)
+        trace_rows = rows.of(t)
+        start = rows.start[trace_rows]
+        first = trace_rows.start + int(np.searchsorted(start, begin[t]))
+        chosen = np.arange(first, trace_rows.stop)
         own = pauses[(pauses[:, 0] == t) & (pauses[:, 1] >= begin[t])]
         overlap, part = _overlap(rows, t, chosen, int((own[:, 2] - own[:, 1]).sum()))
         exposed[chosen] = part
@@ -86,8 +86,14 @@ def own_warm_until(rows: Rows) -> Ints:
     collective = np.flatnonzero(between[rows.entry] & ~warmed_up(rows)[rows.trace])
     collective = collective[np.argsort(rows.stream[collective], kind="stable")]
     cuts = np.flatnonzero(np.diff(rows.stream[collective])) + 1
-    for mine in np.split(collective, cuts):
-        warm = mine[: len(first_long(rows.end[mine] - rows.start[mine], rows.entry[mine]))]
+    for stream_rows in np.split(collective, cuts):
+        warm = stream_rows[
+            : len(
+                warm_up_lengths(
+                    rows.end[stream_rows] - rows.start[stream_rows], rows.entry[stream_rows]
+                )
+            )
+        ]
         np.maximum.at(until, rows.trace[warm], rows.end[warm])
     return until
 
@@ -136,7 +142,7 @@ def _streams(
 ) -> tuple[StreamOverlap, ...]:
     found = []
     for number in np.unique(stream[collective]).tolist():
-        mine = collective & (stream == number)
-        total, open_ = int(duration[mine].sum()), int(exposed[mine].sum())
+        on_stream = collective & (stream == number)
+        total, open_ = int(duration[on_stream].sum()), int(exposed[on_stream].sum())
         found.append(StreamOverlap(rows.streams[number][1], total, open_, total - open_))
     return tuple(found)

@@ -182,8 +182,8 @@ def _group_name(timeline: Timeline, group: int) -> str:
         found.name if found.name and len(found.name) <= _SHORT_NAME else "ranks"
     )
     ranks = found.ranks or tuple(timeline.rows.ranks[t] for t in found.members)
-    told = ",".join(map(str, ranks[:_NAMED_RANKS])) + ",…" * (len(ranks) > _NAMED_RANKS)
-    return f"{name} ({told})"
+    named = ",".join(map(str, ranks[:_NAMED_RANKS])) + ",…" * (len(ranks) > _NAMED_RANKS)
+    return f"{name} ({named})"
 
 
 def _steps(timeline: Timeline, scene: _Scene, traces: Ints) -> Iterator[Event]:

@@ -28,8 +28,8 @@ class Substitutions(msgspec.Struct, frozen=True):
     # need beside one, in parts of that. Without them kernels last as recorded, whatever is beside.
     alone: Floats | None = None
     slowdown: Floats | None = None
-    # What rows wait for no known cause, in parts of the recorded (`Graph.untold`).
-    untold: float = 1.0
+    # What rows wait for no known cause, in parts of the recorded (`Graph.unexplained_ns`).
+    unexplained: float = 1.0
     usual: bool = False  # delays behind causes are what such causes mostly need, as `Graph.usual`
 
 
@@ -66,8 +66,8 @@ def _weights(graph: Graph, new: Substitutions, duration: Floats | Ints) -> Float
     weight: Floats = (graph.usual if new.usual else graph.gap) + np.append(duration, 0.0)[
         graph.lasted
     ]
-    if new.untold != 1:
-        weight += graph.untold * (new.untold - 1)
+    if new.unexplained != 1:
+        weight += graph.unexplained_ns * (new.unexplained - 1)
     weight[HOST] += graph.work * new.host + np.append(transfer, 0.0)[graph.part]
     return weight
 

@@ -104,13 +104,13 @@ def prepare(  # noqa: PLR0913 - what an analysis found
     linked, linked_times = link(rows, calls, times, clocks)
     graph = build_graph(rows, host, linked, linked_times, clocks)
     contention = measure_contention(rows, linked)
-    told = [h for h in host if h is not None]
+    known_hosts = [h for h in host if h is not None]
     return RecordedJob(
         rows, calls, times, exposed, steps, graph, contention, linked, linked_times,
         full=rows.operators or shows_cpu_activities(rows.entries),
-        host_calls=len(told) == len(host),
+        host_calls=len(known_hosts) == len(host),
         event_records=all(
-            (h.kind == Call.RECORD).any() or not (h.kind == Call.WAIT).any() for h in told
+            (h.kind == Call.RECORD).any() or not (h.kind == Call.WAIT).any() for h in known_hosts
         ),
     )  # fmt: skip
 
@@ -159,5 +159,5 @@ def recorded_transfers(recorded: RecordedJob) -> Floats:
 
 def thread_blocks(rows: Rows, calls: Calls) -> Floats:
     """Thread blocks of each call's kernels; NaN where not known."""
-    told = np.array([e.blocks or np.nan for e in rows.entries] + [np.nan])
-    return told[rows.entry[calls.row[calls.offsets[:-1]]]]
+    entry_blocks = np.array([e.blocks or np.nan for e in rows.entries] + [np.nan])
+    return entry_blocks[rows.entry[calls.row[calls.offsets[:-1]]]]

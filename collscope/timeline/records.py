@@ -112,7 +112,8 @@ class Knowledge(msgspec.Struct, frozen=True):
     rest_ns: float  # of the given step, which no pace of the recorded host explains
     slowdown: float | None  # of compute by collectives; None: the record does not show it
     blocks: float | None  # thread blocks of the new collectives' kernels, in parts of the old
-    edges_told: int  # event edges whose waiting stream the traces name
+    # event edges whose waiting stream the traces name
+    edges_named: int = msgspec.field(name="edges_told")
     edges_inferred: int
     edges_contradicted: int  # left out
     edges_unknown: int  # waits for which nothing was found

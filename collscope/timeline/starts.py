@@ -47,10 +47,10 @@ def find_starts(
         row = np.unique(calls.row[calls.trace == trace])
         step = np.searchsorted(recorded[:, place], rows.end[row]) - 1
         inside = [row[step == k] for k in range(len(recorded) - 1)]
-        if not inside or not len(inside[0]) or len({len(mine) for mine in inside}) > 1:
+        if not inside or not len(inside[0]) or len({len(indices) for indices in inside}) > 1:
             return None
-        since = [start[mine] - played[k, place] for k, mine in enumerate(inside)]
+        since = [start[indices] - played[k, place] for k, indices in enumerate(inside)]
         found.append(np.median(since, axis=0))
-    if not found or len({len(mine) for mine in found}) > 1:
+    if not found or len({len(indices) for indices in found}) > 1:
         return None
     return Starts(steps.source, tuple(rows.ranks[t] for t in steps.traces), np.array(found))

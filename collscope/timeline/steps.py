@@ -153,8 +153,8 @@ def _without_pauses(rows: Rows, traces: Ints, ends: Ints) -> tuple[slice, Ints]:
     moments = rows.end[ends]
     silent = np.zeros((3, len(traces), ends.shape[1] - 1), dtype=np.int64)
     for k, trace in enumerate(traces.tolist()):
-        mine = rows.of(trace)
-        reach, start = np.maximum.accumulate(rows.end[mine])[:-1], rows.start[mine][1:]
+        trace_rows = rows.of(trace)
+        reach, start = np.maximum.accumulate(rows.end[trace_rows])[:-1], rows.start[trace_rows][1:]
         step = np.searchsorted(moments[k], start, side="right") - 1
         order = np.argsort(start - reach)
         order = order[(step[order] >= 0) & (step[order] < silent.shape[2])]
@@ -172,8 +172,8 @@ def _without_pauses(rows: Rows, traces: Ints, ends: Ints) -> tuple[slice, Ints]:
 
 def _boundaries(rows: Rows, trace: int, ends: Ints) -> Ints:
     """Per row of `ends` the last row of each stream that ends with it at the latest; -1: none."""
-    mine = rows.of(trace)
-    order = mine.start + np.lexsort((rows.end[mine], rows.stream[mine]))
+    trace_rows = rows.of(trace)
+    order = trace_rows.start + np.lexsort((rows.end[trace_rows], rows.stream[trace_rows]))
     begins = np.unique(rows.stream[order], return_index=True)[1].tolist()
     lasts = np.full((len(ends), len(begins)), -1, dtype=np.int64)
     for column, (a, b) in enumerate(pairwise([*begins, len(order)])):
@@ -193,16 +193,18 @@ def _marked(rows: Rows, trace: int) -> Ints:
 
     Before a lone one stands its first row: what it does until then must be next to nothing.
     """
-    mine = rows.of(trace)
-    when = np.where(rows.launch[mine] != UNKNOWN_LAUNCH, rows.launch[mine], rows.start[mine])
+    trace_rows = rows.of(trace)
+    when = np.where(
+        rows.launch[trace_rows] != UNKNOWN_LAUNCH, rows.launch[trace_rows], rows.start[trace_rows]
+    )
     found = []
     for begin, finish in rows.steps[trace]:
         inside = np.flatnonzero((when >= begin) & (when < finish))
         if len(inside):
-            found.append(mine.start + int(inside[rows.end[mine][inside].argmax()]))
+            found.append(trace_rows.start + int(inside[rows.end[trace_rows][inside].argmax()]))
     if len(found) == 1 == len(rows.steps[trace]):
         ((begin, finish),) = rows.steps[trace]
-        first = mine.start + int(inside[when[inside].argmin()])
+        first = trace_rows.start + int(inside[when[inside].argmin()])
         if rows.end[found[0]] - rows.end[first] >= (1 - MAX_LONE_STEP_LEAD) * (finish - begin):
             found.insert(0, first)
     return np.array(found, dtype=np.int64)
@@ -214,23 +216,23 @@ def _by_graphs(rows: Rows, trace: int) -> Ints:
     Graphs that hold equally many rows are a step each. Where a step is captured in pieces, its
     first and last piece differ from those of its layers, and the pieces recur together.
     """
-    mine: Ints = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
-    mine = mine[rows.launch[mine] != UNKNOWN_LAUNCH]
-    _, call = np.unique(rows.launch[mine], return_inverse=True)
+    trace_rows: Ints = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
+    trace_rows = trace_rows[rows.launch[trace_rows] != UNKNOWN_LAUNCH]
+    _, call = np.unique(rows.launch[trace_rows], return_inverse=True)
     held = np.bincount(call)
     graphs = np.flatnonzero(held > 1)
-    with_collective = np.bincount(call, rows.entry[mine] >= 0)[graphs] > 0
-    if with_collective.sum() < 2 or held[graphs].sum() < MIN_IN_GRAPHS * len(mine):
-        return mine[:0]
+    with_collective = np.bincount(call, rows.entry[trace_rows] >= 0)[graphs] > 0
+    if with_collective.sum() < 2 or held[graphs].sum() < MIN_IN_GRAPHS * len(trace_rows):
+        return trace_rows[:0]
     sizes = held[graphs]
     if np.ptp(sizes[with_collective]) == 0:
         ends = graphs[with_collective]
     else:
         period = find_period(sizes)
         if period is None or period < 2 or not with_collective[-period:].any():
-            return mine[:0]
+            return trace_rows[:0]
         ends = graphs[::-1][::period][::-1]
-    of_graph = [mine[call == graph] for graph in ends.tolist()]
+    of_graph = [trace_rows[call == graph] for graph in ends.tolist()]
     return np.array([own[rows.end[own].argmax()] for own in of_graph], dtype=np.int64)
 
 
@@ -241,12 +243,12 @@ def recurring_kernels(rows: Rows, trace: int) -> tuple[Ints, int | None]:
     nothing recurs. Rows of a trace stand in the order of their starts: on a stream that is the one
     of their launches; launches before the trace began are not known.
     """
-    mine: Ints = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
-    mine = mine[(rows.kind[mine] == Kind.KERNEL) & (rows.entry[mine] < 0)]
-    if not len(mine):
-        return mine, None
-    streams, number = np.unique(rows.stream[mine], return_inverse=True)
-    busiest: Ints = mine[rows.stream[mine] == streams[np.bincount(number).argmax()]]
+    trace_rows: Ints = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
+    trace_rows = trace_rows[(rows.kind[trace_rows] == Kind.KERNEL) & (rows.entry[trace_rows] < 0)]
+    if not len(trace_rows):
+        return trace_rows, None
+    streams, number = np.unique(rows.stream[trace_rows], return_inverse=True)
+    busiest: Ints = trace_rows[rows.stream[trace_rows] == streams[np.bincount(number).argmax()]]
     names = rows.name[busiest].astype(np.int64)
     period = find_period(names)
     # Kernels of one name recur after every one: that is no step.
@@ -259,42 +261,45 @@ def _by_kernels(rows: Rows, trace: int) -> Ints:
     kernels: Ints = recurring[rows.launch[recurring] != UNKNOWN_LAUNCH]
     if not period or not len(kernels):
         return kernels[:0]
-    mine, when = _in_order(rows, trace)
+    trace_rows, when = _in_order(rows, trace)
     cuts = np.searchsorted(when, rows.launch[kernels[::-1][::period][::-1]], side="right")
     # Each period ends as many launches behind its last kernel as the trace does: what lies between
     # two steps' kernels may be the end of one, or the beginning of the next.
-    cuts += len(mine) - cuts[-1]
-    if not _are_steps(rows, mine, cuts, rows.name[recurring[-period:]].astype(np.int64)):
+    cuts += len(trace_rows) - cuts[-1]
+    if not _are_steps(rows, trace_rows, cuts, rows.name[recurring[-period:]].astype(np.int64)):
         return kernels[:0]
-    ends = [mine[:cut][rows.end[mine[:cut]].argmax()] for cut in cuts.tolist()]
+    ends = [trace_rows[:cut][rows.end[trace_rows[:cut]].argmax()] for cut in cuts.tolist()]
     return np.array(ends, dtype=np.int64)
 
 
 def _by_optimizer(rows: Rows, trace: int) -> Ints:
     """Per run of the optimizer's kernels the row that ends last of those launched by then."""
-    mine, _ = _in_order(rows, trace)
+    trace_rows, _ = _in_order(rows, trace)
     named = np.array([bool(_OPTIMIZER.search(name)) for name in rows.names] + [False])
-    place = np.flatnonzero(named[rows.name[mine]] & (rows.entry[mine] < 0))
+    place = np.flatnonzero(named[rows.name[trace_rows]] & (rows.entry[trace_rows] < 0))
     if not len(place):
         return place
     # Between the optimizers of two steps stands far more than between two kernels of one.
-    apart = np.diff(place)
+    distances = np.diff(place)
     runs = np.append(
-        np.flatnonzero(apart > max(EDGE_LAUNCHES, int(apart.max()) // 4)), len(place) - 1
+        np.flatnonzero(distances > max(EDGE_LAUNCHES, int(distances.max()) // 4)), len(place) - 1
     )
-    ends = [mine[: cut + 1][rows.end[mine[: cut + 1]].argmax()] for cut in place[runs].tolist()]
+    ends = [
+        trace_rows[: cut + 1][rows.end[trace_rows[: cut + 1]].argmax()]
+        for cut in place[runs].tolist()
+    ]
     return np.array(ends, dtype=np.int64)
 
 
 def _by_collectives(rows: Rows, trace: int) -> Ints:
     """The last collective of every period, the last one of the trace among them."""
-    mine = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
-    mine = mine[rows.entry[mine] >= 0]
-    kind = rows.entry[mine].astype(np.int64) * len(rows.streams) + rows.stream[mine]
+    trace_rows = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
+    trace_rows = trace_rows[rows.entry[trace_rows] >= 0]
+    kind = rows.entry[trace_rows].astype(np.int64) * len(rows.streams) + rows.stream[trace_rows]
     period = find_period(kind)
     if not period:
-        return mine[:0]
-    ends: Ints = mine[::-1][::period][::-1]
+        return trace_rows[:0]
+    ends: Ints = trace_rows[::-1][::period][::-1]
     ordered, _ = _in_order(rows, trace)
     begin = int(rows.bounds[trace])
     place = np.full(len(rows.start[rows.of(trace)]), -1)
@@ -308,10 +313,10 @@ def _in_order(rows: Rows, trace: int) -> tuple[Ints, Ints]:
 
     Of those whose launch is known; of all in the order of their starts where none is.
     """
-    mine: Ints = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
-    launched = mine[rows.launch[mine] != UNKNOWN_LAUNCH]
+    trace_rows: Ints = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
+    launched = trace_rows[rows.launch[trace_rows] != UNKNOWN_LAUNCH]
     if not len(launched):
-        return mine, rows.start[mine]
+        return trace_rows, rows.start[trace_rows]
     launched = launched[np.argsort(rows.launch[launched], kind="stable")]
     return launched, rows.launch[launched]
 
@@ -379,8 +384,8 @@ def _layered(values: Ints) -> float:
     0.75
     """
     order = np.argsort(values, kind="stable")
-    apart = np.diff(order)[np.diff(values[order]) == 0]
-    known, often = np.unique(apart[apart > 1], return_counts=True)
+    distances = np.diff(order)[np.diff(values[order]) == 0]
+    known, often = np.unique(distances[distances > 1], return_counts=True)
     covered = np.zeros(len(values), dtype=bool)
     for distance in known[np.argsort(-often, kind="stable")][:PERIODS_TRIED].tolist():
         same = values[distance:] == values[:-distance]
@@ -417,24 +422,26 @@ def _equal_parts(rows: Rows, trace: int, steps: int) -> Ints:
 
     Every step launches as much as the others: where in its step a trace begins does not matter.
     """
-    mine = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
-    if len(mine) <= steps:
-        return mine[:0]
-    launch = np.where(rows.launch[mine] != UNKNOWN_LAUNCH, rows.launch[mine], rows.start[mine])
-    mine = mine[np.argsort(launch, kind="stable")]
-    end = rows.end[mine]
-    latest = np.maximum.accumulate(
-        np.where(end == np.maximum.accumulate(end), np.arange(len(mine)), 0)
+    trace_rows = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
+    if len(trace_rows) <= steps:
+        return trace_rows[:0]
+    launch = np.where(
+        rows.launch[trace_rows] != UNKNOWN_LAUNCH, rows.launch[trace_rows], rows.start[trace_rows]
     )
-    cuts = np.rint(np.linspace(0, len(mine), steps + 1)).astype(np.int64)
-    chosen: Ints = mine[latest[np.maximum(cuts - 1, 0)]]
+    trace_rows = trace_rows[np.argsort(launch, kind="stable")]
+    end = rows.end[trace_rows]
+    latest = np.maximum.accumulate(
+        np.where(end == np.maximum.accumulate(end), np.arange(len(trace_rows)), 0)
+    )
+    cuts = np.rint(np.linspace(0, len(trace_rows), steps + 1)).astype(np.int64)
+    chosen: Ints = trace_rows[latest[np.maximum(cuts - 1, 0)]]
     return chosen
 
 
 def _window(rows: Rows, trace: int, warm: int) -> Ints:
     """First row after the warm-up and the row that ends last."""
-    mine = rows.of(trace)
-    after: Ints = mine.start + np.flatnonzero(rows.start[mine] >= warm)
+    trace_rows = rows.of(trace)
+    after: Ints = trace_rows.start + np.flatnonzero(rows.start[trace_rows] >= warm)
     if len(after) < 2:
         return after[:0]
     return np.array([after[0], after[rows.end[after].argmax()]])

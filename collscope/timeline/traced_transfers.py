@@ -43,8 +43,8 @@ def transfers_of(rows: Rows, calls: Calls, times: CallTimes) -> Transfers:
     blocks, transfer = thread_blocks(rows, calls), known_transfers(calls, times)
     most = most_transfers(calls, times, transfer)
     return {
-        sequence: TracedCalls(transfer[mine], most[mine], blocks[mine])
-        for sequence, mine in call_sequences(rows, calls)
+        sequence: TracedCalls(transfer[call_numbers], most[call_numbers], blocks[call_numbers])
+        for sequence, call_numbers in call_sequences(rows, calls)
     }
 
 
@@ -56,13 +56,13 @@ def known_transfers(calls: Calls, times: CallTimes) -> Floats:
     """
     found = np.where(times.known, times.transfer, np.nan)
     duration = times.end - times.start
-    apart = clocks_apart(calls, times)
-    if apart.any():
-        found[apart] = np.minimum.reduceat(duration, calls.offsets[:-1])[apart]
+    unaligned = clocks_apart(calls, times)
+    if unaligned.any():
+        found[unaligned] = np.minimum.reduceat(duration, calls.offsets[:-1])[unaligned]
     for k in np.unique(calls.class_[calls.p2p]).tolist():
-        mine = calls.class_ == k
-        if not np.isfinite(found[mine]).any():
-            found[mine & calls.p2p] = duration[mine[calls.call_of_part]].min()
+        in_class = calls.class_ == k
+        if not np.isfinite(found[in_class]).any():
+            found[in_class & calls.p2p] = duration[in_class[calls.call_of_part]].min()
     return found
 
 
@@ -77,8 +77,8 @@ def most_transfers(calls: Calls, times: CallTimes, transfer: Floats) -> Floats:
     together = np.array([c.op.synchronises for c in calls.classes])[calls.class_]
     shortest, longest = np.minimum.reduceat(duration, first), np.maximum.reduceat(duration, first)
     found: Floats = np.where(together, shortest, longest).astype(np.float64)
-    told = np.isfinite(transfer) & ~clocks_apart(calls, times)
-    return np.where(told, transfer, found)
+    known = np.isfinite(transfer) & ~clocks_apart(calls, times)
+    return np.where(known, transfer, found)
 
 
 def call_sequences(rows: Rows, calls: Calls) -> Iterator[tuple[CallSequence, Ints]]:
@@ -87,10 +87,10 @@ def call_sequences(rows: Rows, calls: Calls) -> Iterator[tuple[CallSequence, Int
     for pair in np.unique(pairs).tolist():
         group = calls.groups[pair // len(calls.classes)]
         ranks = tuple(rows.ranks[t] for t in group.members)
-        mine = np.flatnonzero(pairs == pair)
+        pair_calls = np.flatnonzero(pairs == pair)
         yield (
             CallSequence(calls.classes[pair % len(calls.classes)], ranks, group.name),
-            mine[np.argsort(calls.seq[mine], kind="stable")],
+            pair_calls[np.argsort(calls.seq[pair_calls], kind="stable")],
         )
 
 
@@ -101,10 +101,10 @@ def blocks_change(recorded: RecordedJob, traced: Transfers | None) -> float | No
     spent = np.zeros(len(calls))
     np.add.at(spent, calls.call_of_part, recorded.linked_times.end - recorded.linked_times.start)
     old = new = 0.0
-    for sequence, mine in call_sequences(recorded.rows, calls):
+    for sequence, call_numbers in call_sequences(recorded.rows, calls):
         theirs = None if traced is None else traced.get(sequence)
         if theirs is not None and np.isfinite(theirs.blocks).any():
-            known = mine[np.isfinite(blocks[mine])]
+            known = call_numbers[np.isfinite(blocks[call_numbers])]
             old += float((spent[known] * blocks[known]).sum())
             new += float(spent[known].sum() * np.nanmean(theirs.blocks))
     return new / old if old > 0 else None

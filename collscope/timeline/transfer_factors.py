@@ -67,23 +67,23 @@ def transfer_factors(
         known = _by_class(recorded, new, factors)
     counts = ~times.warm_up
     of_call = _call_transfers(recorded)
-    told, apart = np.isfinite(known_transfers(calls, times)), clocks_apart(calls, times)
+    has_transfer, unaligned = np.isfinite(known_transfers(calls, times)), clocks_apart(calls, times)
     changed: list[tuple[float, ChangedClass]] = []
     unchanged = []
     for k, key in enumerate(calls.classes):
-        mine = counts & (calls.class_ == k)
-        if not mine.any() or k not in known:
+        in_class = counts & (calls.class_ == k)
+        if not in_class.any() or k not in known:
             unchanged.append(key)
             continue
-        old = of_call[mine]
-        if not told[mine].any():
+        old = of_call[in_class]
+        if not has_transfer[in_class].any():
             before, known_before, after, bounded = float(old.min()), None, new[key].time_ns, False
         else:
             typical = np.mean if key.size_bytes is None else np.median
             before = known_before = float(typical(old))
-            after = float(typical(old * factors[0, mine]))
-            bounded = bool(apart[mine].any())
-        count = int(mine.sum())
+            after = float(typical(old * factors[0, in_class]))
+            bounded = bool(unaligned[in_class].any())
+        count = int(in_class.sum())
         change = ChangedClass(key, count, known_before, after, bounded)
         changed.append((count * abs(after - before), change))
     changed.sort(key=lambda found: -found[0])
@@ -105,30 +105,33 @@ def _by_class(
     calls, counts = recorded.linked, ~recorded.linked_times.warm_up
     of_call = _call_transfers(recorded)
     transfer = known_transfers(calls, recorded.linked_times)
-    told, most = np.isfinite(transfer), most_transfers(calls, recorded.linked_times, transfer)
+    has_transfer, most = (
+        np.isfinite(transfer),
+        most_transfers(calls, recorded.linked_times, transfer),
+    )
     known = set()
     for k, key in enumerate(calls.classes):
-        mine = counts & (calls.class_ == k)
-        median = float(np.median(of_call[mine])) if mine.any() else 0.0
+        in_class = counts & (calls.class_ == k)
+        median = float(np.median(of_call[in_class])) if in_class.any() else 0.0
         if key not in new or median <= 0:
             continue
         given = new[key]
         known.add(k)
-        if not told[mine].any():
-            factors[:, calls.class_ == k] = _of_untold(given, median)[:, None]
+        if not has_transfer[in_class].any():
+            factors[:, calls.class_ == k] = _transfer_bounds(given, median)[:, None]
             continue
         base = given.old_ns or median
         time = min(given.time_ns, base) if given.bound else given.time_ns
         low, high = given.low_ns or time, given.high_ns or time
         found = np.array([[time], [low], [high]]) / base
-        longer = _room(key, transfer[mine], most[mine])
+        longer = _room(key, transfer[in_class], most[in_class])
         factors[:, calls.class_ == k] = (
             _with_room(found, longer, 1.0) if given.old_ns is None else 1 + _ends(found - 1, longer)
         )
     return known
 
 
-def _of_untold(given: NewTime, shortest: float) -> Floats:
+def _transfer_bounds(given: NewTime, shortest: float) -> Floats:
     """Factors (middle, low, high) of a class without a call recorded on all its ranks.
 
     Its kernels may wait for the ranks that were not seen: the transfer is as long as the shortest
@@ -164,27 +167,27 @@ def _by_place(recorded: RecordedJob, traced: Transfers, factors: Floats) -> set[
     most = most_transfers(calls, times, transfer)
     steps = max(1, int(recorded.steps.count.max(initial=1)))
     known = set()
-    for sequence, mine in call_sequences(recorded.rows, calls):
-        own, own_most, theirs = transfer[mine], most[mine], traced.get(sequence)
-        per_step = _per_step(recorded, mine, steps)
+    for sequence, own_calls in call_sequences(recorded.rows, calls):
+        own, own_most, theirs = transfer[own_calls], most[own_calls], traced.get(sequence)
+        per_step = _per_step(recorded, own_calls, steps)
         if theirs is None or not (np.isfinite(theirs.transfer).any() and np.isfinite(own).any()):
             # Other ranks of the class show it.
             alike = [v for s, v in traced.items() if s.key == sequence.key]
             other = np.concatenate([np.empty(0), *(v.transfer for v in alike)])
             other_most = np.concatenate([np.empty(0), *(v.most for v in alike)])
-            all_own = calls.class_ == calls.class_[mine[0]]
+            all_own = calls.class_ == calls.class_[own_calls[0]]
             own, own_most, per_step = transfer[all_own], most[all_own], 0
         else:
             other, other_most = theirs.transfer, theirs.most
         if np.isfinite(other).sum() == 0 or np.isfinite(own).sum() == 0:
             continue
-        known.add(int(calls.class_[mine[0]]))
+        known.add(int(calls.class_[own_calls[0]]))
         key = sequence.key
         found = _with_room(
             _ratio(own, other, per_step),
             _room(key, own, own_most), _room(key, other, other_most),
         )  # fmt: skip
-        factors[:, mine] = found if per_step else found[:, :1]
+        factors[:, own_calls] = found if per_step else found[:, :1]
     return known
 
 
@@ -204,7 +207,7 @@ def _with_room(found: Floats, own: float, other: float) -> Floats:
 
 
 def _ends(longer: Floats, room: float) -> Floats:
-    """Changes (middle, low, high) of transfers, each of which may be longer by `room`."""
+    """Changes (middle, low, high) of transfers that may each be longer by `room`."""
     middle, low, high = longer
     return np.stack([middle, np.minimum(low, low * room), np.maximum(high, high * room)])
 
@@ -223,30 +226,30 @@ def _widen_unknown(
     if blocks := blocks_change(recorded, traced):
         changes.append(1 / blocks)
     for k in sorted(known):
-        mine = calls.class_ == k
-        total = float(of_call[mine].sum())
-        changes += [float((of_call * factors[0])[mine].sum()) / total] if total > 0 else []
+        in_class = calls.class_ == k
+        total = float(of_call[in_class].sum())
+        changes += [float((of_call * factors[0])[in_class].sum()) / total] if total > 0 else []
     most = most_transfers(calls, times, known_transfers(calls, times))
     for k, key in enumerate(calls.classes):
-        mine = calls.class_ == k
-        if k in known or not mine.any():
+        in_class = calls.class_ == k
+        if k in known or not in_class.any():
             continue
         theirs = [v.most for s, v in traced.items() if s.key == key]
         typical = np.mean if key.size_bytes is None else np.min
         ends = [*changes]
-        if theirs and (base := float(of_call[mine].min())) > 0:
-            ends.append(max(0.0, 1 - float(typical(most[mine])) / base))
+        if theirs and (base := float(of_call[in_class].min())) > 0:
+            ends.append(max(0.0, 1 - float(typical(most[in_class])) / base))
             ends.append(1 + float(typical(np.concatenate(theirs))) / base)
-        factors[1:, mine] = [[min(ends)], [max(ends)]]
+        factors[1:, in_class] = [[min(ends)], [max(ends)]]
 
 
-def _per_step(recorded: RecordedJob, mine: Ints, steps: int) -> int:
+def _per_step(recorded: RecordedJob, own_calls: Ints, steps: int) -> int:
     """Calls of a sequence a step; 0 where the steps differ in it.
 
     By the trace with the most of them: windows begin and end at different calls.
     """
     rows, calls = recorded.rows, recorded.linked
-    part = np.flatnonzero(np.isin(calls.call_of_part, mine))
+    part = np.flatnonzero(np.isin(calls.call_of_part, own_calls))
     trace = int(np.bincount(calls.trace[part]).argmax())
     end = rows.end[calls.row[part[calls.trace[part] == trace]]]
     begin, finish = (moment[trace] for moment in recorded.steps.span(rows.end, len(rows.ranks)))
@@ -273,16 +276,16 @@ def _ratio(own: Floats, theirs: Floats, per_step: int) -> Floats:
 
 def _places(values: Floats, per_step: int) -> Floats:
     """Median at each place of the step, counted from the last call."""
-    whole = values[len(values) % per_step :].reshape(-1, per_step)
+    by_step = values[len(values) % per_step :].reshape(-1, per_step)
     with np.errstate(all="ignore"):
         found: Floats = np.array([np.median(c[np.isfinite(c)]) if np.isfinite(c).any() else np.nan
-                                  for c in whole.T])  # fmt: skip
+                                  for c in by_step.T])  # fmt: skip
     return found
 
 
 def _step_sums(values: Floats, per_step: int) -> Floats:
-    whole = values[len(values) % per_step :].reshape(-1, per_step)
-    sums: Floats = whole.sum(axis=1)
+    by_step = values[len(values) % per_step :].reshape(-1, per_step)
+    sums: Floats = by_step.sum(axis=1)
     return sums[np.isfinite(sums)]
 
 

@@ -117,8 +117,8 @@ def _idle_without_cause(recorded: RecordedJob) -> float:
     begin, finish = steps.span(rows.end, len(rows.ranks))
     most = 0.0
     for trace in steps.traces.tolist():
-        mine = rows.of(trace)
-        start, end = (v[mine].astype(np.float64) for v in (rows.start, rows.end))
+        trace_rows = rows.of(trace)
+        start, end = (v[trace_rows].astype(np.float64) for v in (rows.start, rows.end))
         ends = np.array([begin[trace], finish[trace]], dtype=np.float64)
         before, after = covered(*union(start, end), ends).tolist()
         idle = float(finish[trace] - begin[trace]) - (after - before)

@@ -118,8 +118,10 @@ def _empty() -> CallTimes:
 
 def _disagree(x: Ints, shortest: Ints, error: npt.NDArray[np.float64]) -> Bools:
     """The two forms differ by more than a tenth, and by more than the clocks' error."""
-    apart = np.abs(x - shortest)
-    result: Bools = (apart > MAX_FORM_DIFFERENCE * np.maximum(x, shortest)) & (apart > error)
+    difference = np.abs(x - shortest)
+    result: Bools = (difference > MAX_FORM_DIFFERENCE * np.maximum(x, shortest)) & (
+        difference > error
+    )
     return result
 
 
@@ -150,14 +152,14 @@ def _warm_up(rows: Rows, calls: Calls, longest: Ints) -> tuple[npt.NDArray[np.fl
     for begin in first.tolist():
         if done[begin]:
             continue
-        mine = plain[calls.group[plain] == calls.group[begin]]
-        usual = first_long(longest[mine], calls.class_[mine])
-        warm_up[mine[: len(usual)]] = True
-        typical[mine[: len(usual)]] = usual
+        group_calls = plain[calls.group[plain] == calls.group[begin]]
+        usual = warm_up_lengths(longest[group_calls], calls.class_[group_calls])
+        warm_up[group_calls[: len(usual)]] = True
+        typical[group_calls[: len(usual)]] = usual
     return typical, warm_up
 
 
-def first_long(lasts: Ints, kind: npt.NDArray[np.int32]) -> list[float]:
+def warm_up_lengths(lasts: Ints, kind: npt.NDArray[np.int32]) -> list[float]:
     """Of the first calls that last 10 x what calls of their kind typically do: that, ns.
 
     At most 3, and only an unbroken run from the first one.

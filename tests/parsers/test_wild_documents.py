@@ -143,3 +143,4 @@ def test_a_job_has_the_ranks_of_its_dumps(tmp_path: Path, db_path: Path) -> None
     report = json.loads(collscope("report", "--db", db_path, "--format", "json").out)
     assert {row["nranks"] for row in report["communicators"]} == {2}
     assert report["header"]["ranks"] == 4
+    assert {row["name"] for row in report["communicators"]} == {"TENSOR_GROUP"}

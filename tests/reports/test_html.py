@@ -737,7 +737,7 @@ def test_a_prediction_is_drawn_as_its_json_tells_it(
     compute = [float(cell) for cell in step["compute"]]
     assert widths[0] / widths[1] == pytest.approx(compute[0] / compute[1], rel=0.01)
     page.locator(".wide [data-mark=bound-0-0]").hover()
-    assert f"compute, as it is\n{compute[0]:.3f}" in page.locator("#tip").inner_text()
+    assert f"compute, current\n{compute[0]:.3f}" in page.locator("#tip").inner_text()
     classes = page.evaluate(_FIGURE_ROWS, "Time of one call, before and after")
     assert [row[1:3] for row in classes] == [
         [f"{c['old_ns'] / 1e3:.4g}", f"{c['new_ns'] / 1e3:.4g}"]

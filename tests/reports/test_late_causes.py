@@ -118,9 +118,9 @@ def test_a_rank_inherits_nothing_within_one_group() -> None:
                 job.compute(rank, (100 + (ns if rank == late else 0)) * US)
             job.collective((0, 1, 2, 3), 20 * US)
     (found,) = causes(analyse(job.traces()), late=3)
-    assert found.heirs == ()
+    assert found.inheriting_ranks == ()
     (found,) = causes(analyse(job_of("inherited").traces()), late=2)
-    assert found.heirs == (3,)
+    assert found.inheriting_ranks == (3,)
 
 
 def test_first_cause_of_an_inherited_lateness() -> None:

@@ -195,7 +195,7 @@ def test_a_run_without_calls_judges_what_was_measured() -> None:
     assert (judged.breakdown, judged.uplifts, judged.kernels) == (None, (), ())
     text = render(report, "text")
     assert "AllReduce x8  1 GiB  Float32 Sum  yes" in text
-    assert "to win" not in text
+    assert "saves s" not in text
     document = json.loads(render(report, "json"))
     jsonschema.validate(document, json.loads(_SCHEMA.read_text(encoding="utf-8")))
     table = list(csv.DictReader(io.StringIO(render(report, "csv"))))

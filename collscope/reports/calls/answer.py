@@ -140,8 +140,8 @@ def _most_common(tunings: Counter[_Tuning]) -> _Tuning:
     return min(tunings, key=lambda tuning: (-tunings[tuning], repr(tuning)))
 
 
-def _ratio(part: int | None, whole: int | None) -> float | None:
-    return part / whole if part is not None and whole else None
+def _ratio(part: int | None, total: int | None) -> float | None:
+    return part / total if part is not None and total else None
 
 
 # Up to so many, ranks that are missing at equal distances are written as a range.

@@ -15,7 +15,7 @@ from collscope.units import are, count, count_of
 MOST_EVIDENCE = 5
 
 # Diagnostics that the rules on deviations put into words, rank by rank.
-_SAID_BY_DEVIATIONS = {"ranks_disagree", "observation_missing"}
+_REPORTED_AS_DEVIATIONS = {"ranks_disagree", "observation_missing"}
 
 
 def _lines(rows: Sequence[Deviation]) -> tuple[Evidence, ...]:
@@ -219,7 +219,7 @@ def data_loss(report: Report) -> Iterable[Finding]:
     reported_elsewhere = {one.code for one in report.timeline.withheld}
     for row in _diagnostics(report):
         lost = row.severity in ("data_loss", "error")
-        if lost and row.code not in _SAID_BY_DEVIATIONS | reported_elsewhere:
+        if lost and row.code not in _REPORTED_AS_DEVIATIONS | reported_elsewhere:
             yield Finding(
                 severity="problem" if row.severity == "error" else "warning",
                 code="data_loss",

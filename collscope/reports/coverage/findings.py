@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from collscope.reports.report.answer import Evidence, Finding, Report
-from collscope.reports.share.rocprof_files import again
+from collscope.reports.share.rocprof_files import totals_shadowed_by_traces
 from collscope.timeline.tolerances import MAX_STEP_RATIO
 from collscope.units import count
 
@@ -129,19 +129,19 @@ def unlike_traces(report: Report) -> Iterable[Finding]:
     Steps of one job are of one length on all its ranks, whatever groups they are in. And where all
     ranks have a trace, a collective of all of them is in two traces at least.
     """
-    said = report.timeline
-    component = {clock.rank: clock.component for clock in said.clocks}
+    timeline = report.timeline
+    component = {clock.rank: clock.component for clock in timeline.clocks}
     sets = len(set(component.values()))
     if sets < 2:
         return
     steps: dict[int, float] = defaultdict(float)
-    for row in said.steps:
-        if row.rank in component and not said.cut:
+    for row in timeline.steps:
+        if row.rank in component and not timeline.cut:
             at = component[row.rank]
             steps[at] = max(steps[at], row.mean_ns)
     least, most = min(steps.values(), default=1.0), max(steps.values(), default=1.0)
     differ = most > MAX_STEP_RATIO * least
-    joint = said.traced is None and any(
+    joint = timeline.traced is None and any(
         row.ranks_seen == len(component) and any(used.op.synchronises for used in row.ops)
         for row in report.communicators
     )
@@ -224,7 +224,9 @@ def logged_twice(report: Report) -> Iterable[Finding]:
 
 def totals_beside_trace(report: Report) -> Iterable[Finding]:
     """Files of totals that rocprofv3 wrote beside the traces of the same process."""
-    beside = again(row.source for row in report.coverage.sources if row.kind == "profile")
+    beside = totals_shadowed_by_traces(
+        row.source for row in report.coverage.sources if row.kind == "profile"
+    )
     counted = {share.source for share in report.shares}
     left_out = [totals for totals, trace in beside.items() if trace in counted]
     if not left_out:

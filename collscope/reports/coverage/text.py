@@ -97,16 +97,16 @@ _LOG = "log with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL while tracing"
 _UNSEEN = "neither NCCL's or RCCL's log nor CPU activities show the sizes of other libraries' calls"
 
 
-def tell_sizes(report: Report) -> str:
+def sizes_remedy(report: Report) -> str:
     """What makes the sizes of calls known, of those kernels that the traces hold."""
     families = {family.family for share in report.shares for family in share.families}
     codes = {row.code for row in report.coverage.diagnostics}
     if families and families <= OTHER_LIBRARIES:
         return f"get them from the job's own code ({_UNSEEN})"
-    told = f"{_LOG}, or trace with ProfilerActivity.CPU and record_shapes=True"
+    remedy = f"{_LOG}, or trace with ProfilerActivity.CPU and record_shapes=True"
     if "graph_collectives" in codes:
-        told = f"{_LOG}, starting before the graphs are captured"
-    return told + f" ({_UNSEEN})" * bool(families & OTHER_LIBRARIES)
+        remedy = f"{_LOG}, starting before the graphs are captured"
+    return remedy + f" ({_UNSEEN})" * bool(families & OTHER_LIBRARIES)
 
 
 def calls_missing_sentence(report: Report) -> Iterable[str]:
@@ -144,7 +144,7 @@ def find_gaps(report: Report) -> tuple[Gap, ...]:
         (
             header.calls != header.calls_without_size or not header.calls,
             "sizes of the calls, and so efficiency and gain: no source has them",
-            tell_sizes(report),
+            sizes_remedy(report),
         ),
         (
             any(row.split_ns for row in report.classes) or bool(report.timeline.withheld),
@@ -169,5 +169,5 @@ def find_gaps(report: Report) -> tuple[Gap, ...]:
             "add ENV to NCCL_DEBUG_SUBSYS, then collscope ingest log PATH",
         ),
     )
-    asked = always + with_calls if report.classes else always
-    return tuple(Gap(question, remedy) for known, question, remedy in asked if not known)
+    questions = always + with_calls if report.classes else always
+    return tuple(Gap(question, remedy) for known, question, remedy in questions if not known)

@@ -76,17 +76,17 @@ def efficiency_of(
     run: str,
     classes: Sequence[ClassRow],
     shares: Sequence[Share],
-    asked: tuple[str | None, str | None],
+    system_and_label: tuple[str | None, str | None],
 ) -> Judgement:
     """How good the collectives of a run are.
 
-    classes, shares  of the run, all of them
-    asked            system (a name, a file, `fit`) and label of the measurements; None: no roof,
-                     the first of `choose_labels` that fits the classes
-    raises           InputError for an unknown system or label, NoVerdictError when `fit` has
-                     nothing to fit
+    classes, shares   of the run, all of them
+    system_and_label  system (a name, a file, `fit`) and label of the measurements; None: no roof,
+                      the first of `choose_labels` that fits the classes
+    raises            InputError for an unknown system or label, NoVerdictError when `fit` has
+                      nothing to fit
     """
-    system, wanted = asked
+    system, wanted = system_and_label
     rows = read_measurements(connection, run=run)
     measured = [row.measurement for row in rows]
     shares, left_out = _counted_once(connection, run, shares)
@@ -98,23 +98,23 @@ def efficiency_of(
     order = choose_labels(rows, wanted)
     label, judged = _first_judged(judge, order)
     # a benchmark's sizes say nothing about the largest message of the job
-    told_by = [[s for s in shares if s.source in f.profiles] or shares for f in known]
+    shares_of = [[s for s in shares if s.source in f.profiles] or shares for f in known]
     largest = judged if classes else ()
-    kernels = [judge_kernels(told, largest, roofs) for told in told_by or [shares]]
+    kernels = [judge_kernels(covered, largest, roofs) for covered in shares_of or [shares]]
     uplifts = (
-        uplift_of(judged, f, rows if len(told) == 1 else ())
-        for f, told, rows in zip(known, told_by, kernels, strict=False)
+        uplift_of(judged, f, rows if len(covered) == 1 else ())
+        for f, covered, rows in zip(known, shares_of, kernels, strict=False)
     )
     ran = (
         *traced_gpus(connection, run),
         *(m.device for m in measured if m.device and m.label == label and not m.on_host),
     )
-    whole = sum(j.device_ns or 0.0 for j in judged)
+    total_ns = sum(j.device_ns or 0.0 for j in judged)
     return Judgement(
         label=label,
         labels=labels_of(rows),
         roof=None if roofs is None else roofs.name,
-        classes=tuple(j.record(whole) for j in sorted(judged, key=_first_to_look_at)),
+        classes=tuple(j.record(total_ns) for j in sorted(judged, key=_first_to_look_at)),
         classes_total=len(judged),
         kernels=tuple(row for rows_of_job in kernels for row in rows_of_job),
         # the profiles of several jobs are no collective time of the run's calls

@@ -84,7 +84,7 @@ def application_metrics(
 
 
 def job_names(connection: sqlite3.Connection, run: str) -> tuple[str, ...]:
-    """Jobs that the run's figures are of, as far as their names tell."""
+    """Jobs of the run's figures, as far as their names show."""
     names = connection.execute("SELECT DISTINCT name FROM metrics WHERE run = ?", (run,))
     return tuple(dict.fromkeys(filter(None, (job_of_figure(name) for (name,) in names))))
 

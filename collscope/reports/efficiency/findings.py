@@ -37,7 +37,7 @@ def slow_collectives(report: Report) -> Iterable[Finding]:
     if to_win <= sum(rank.caused_wait_ns for rank in report.timeline.ranks):
         return
     worst = sorted(rows, key=lambda row: -(row.recoverable_ns or 0.0))[:_MOST]
-    told = "; ".join(
+    listed = "; ".join(
         f"class {row.class_id} ({row.op} of {format_size(row.size_bytes)}): "
         f"{100 * (row.efficiency or 0):.1f} %, saves {(row.recoverable_ns or 0.0) / 1e9:.3g} "
         "s"
@@ -48,7 +48,7 @@ def slow_collectives(report: Report) -> Iterable[Finding]:
         code="slow_collectives",
         title=f"collectives run below their reachable speed '{report.judgement.roof}': at that "
         f"speed the job would be up to {most_words(uplift)} faster",
-        detail=f"Share of the reachable speed: {told}.",
+        detail=f"Share of the reachable speed: {listed}.",
         advice="Check the library's settings first: channels (NCCL_MAX_CTAS, NCCL_MAX_NCHANNELS), "
         "NCCL_PROTO, NCCL_ALGO. collscope tune tries settings on this machine. collscope "
         "replay shows whether these classes are as slow alone.",
@@ -94,8 +94,8 @@ def waiting_dominates(report: Report) -> Iterable[Finding]:
 
 
 def _late(report: Report) -> str:
-    said = report.timeline
-    late = [str(rank.rank) for rank in said.ranks or said.logged if rank.straggler]
+    timeline = report.timeline
+    late = [str(rank.rank) for rank in timeline.ranks or timeline.logged if rank.straggler]
     if not late:
         return "look for ranks that arrive late (uneven work, input pipeline, host jitter)"
     return f"find out why rank{'s' * (len(late) > 1)} {', '.join(late)} {are(len(late))} late"
@@ -113,7 +113,7 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
         for factor in (1.0, SKEW_FACTOR)
     )
     parts = [f"{100 * part:.1f}" for part in (least, most)]
-    told = "; ".join(
+    listed = "; ".join(
         f"{k.name.partition('(')[0]}: mean {k.mean_ns / 1000:.0f} us, roof of "
         f"{format_size(k.served_bytes)} {k.roof_ns / 1000:.1f} us ({largest_message(k)})"
         for k in kernels[:_MOST]
@@ -124,8 +124,8 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
         title=f"{' to '.join(dict.fromkeys(parts))} of {100 * share:.1f} % of GPU time in "
         f"{count(len(kernels), 'collective kernel')} is waiting, "
         "contention or slow transfer",
-        detail=f"{told}. A mean above {SKEW_FACTOR:g} times the roof of the largest message is not "
-        "a transfer at full speed: the kernels wait, share the GPU, or use a slow setting "
+        detail=f"{listed}. A mean above {SKEW_FACTOR:g} times the roof of the largest message is "
+        "not a transfer at full speed: the kernels wait, share the GPU, or use a slow setting "
         "(few channels, an unsuitable protocol).",
         advice="Trace all ranks, or measure the classes alone with collscope replay, to find out "
         "which of these it is.",
@@ -140,7 +140,7 @@ def skew_dominated_classes(report: Report) -> Iterable[Finding]:
     rows = [row for row in report.judgement.classes if _skewed(row)]
     if not rows:
         return
-    told = "; ".join(
+    listed = "; ".join(
         f"class {row.class_id} ({row.op} of {format_size(row.size_bytes)}): "
         f"{((row.transfer_ns or 0) + (row.wait_ns or 0)) / 1000:.0f} us in the job, "
         f"roof {row.roof.time_ns / 1000:.1f}"
@@ -153,7 +153,7 @@ def skew_dominated_classes(report: Report) -> Iterable[Finding]:
         title=f"{count_of(len(rows), len(report.judgement.classes), 'class', 'classes')}"
         f" take{'s' * (len(rows) == 1)} over {SKEW_FACTOR:g} times the roof in the job: waiting"
         " or contention",
-        detail=f"{told}.",
+        detail=f"{listed}.",
         advice=_BALANCE.format(
             f"class{'es' * (len(rows) > 1)} {compact_ranges(row.class_id for row in rows)}"
         ),

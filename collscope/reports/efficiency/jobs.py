@@ -1,4 +1,4 @@
-"""Which job a figure or a profile is of, as far as their names tell."""
+"""The job of a figure or a profile, as far as their names show."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def job_of_profile(path: str, jobs: Iterable[str]) -> str | None:
     of_jobs = Counter(word for own in words.values() for word in own)
     parts = re.findall(r"[a-z0-9]+", PurePath(path).name.casefold())
     # what one writes in one piece another writes in several: gptj, gpt-j
-    told = {"".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1)}
-    named = [job for job, own in words.items() if _names(own, told, of_jobs)]
+    joined = {"".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1)}
+    named = [job for job, own in words.items() if _names(own, joined, of_jobs)]
     return named[0] if len(named) == 1 else None
 
 
@@ -49,11 +49,11 @@ def _words(job: str) -> frozenset[str]:
     return frozenset(filter(None, parts))
 
 
-def _names(words: frozenset[str], told: set[str], of_jobs: Counter[str]) -> bool:
+def _names(words: frozenset[str], joined: set[str], of_jobs: Counter[str]) -> bool:
     numbers = {word for word in words if any(c.isdigit() for c in word)}
     own = {word for word in words if of_jobs[word] == 1}
     letters = {word for word in words - numbers if len(word) >= _SHORTEST}
-    return numbers <= told and bool(own & told) and bool(letters & told)
+    return numbers <= joined and bool(own & joined) and bool(letters & joined)
 
 
 def same_job(job: str, jobs: Sequence[str], named: str | None, profiles: int) -> bool:

@@ -47,7 +47,7 @@ def times_fall(report: Report) -> Iterable[Finding]:
             severity="warning",
             code="times_fall",
             title=f"{count(len(found), 'size')} took longer than a larger message",
-            detail=_told(
+            detail=_listed(
                 f"{_what(small)} took {_us(small)}, but {format_size(large.size_bytes)} "
                 f"{_us(large)}"
                 for _, small, large in found
@@ -89,7 +89,7 @@ def switch_costs(report: Report) -> Iterable[Finding]:
     """
     found = _worst(report, _jumps)
     if found:
-        told = _told(
+        listed = _listed(
             f"{_what(small)} took {_us(small)}, {format_size(large.size_bytes)} {_us(large)}"
             f"{_switch(small, large)}"
             for _, small, large in found
@@ -99,7 +99,7 @@ def switch_costs(report: Report) -> Iterable[Finding]:
             code="switch_costs",
             title=f"bandwidth falls at {count(len(found), 'size')}, by up to "
             f"{100 * (1 - 1 / found[0][0]):.0f} %",
-            detail=f"{told} Several calls of the smaller size would have taken less time.",
+            detail=f"{listed} Several calls of the smaller size would have taken less time.",
             advice="If it remains when measured again, the library switches algorithm or protocol "
             "at the wrong size, or a transport's buffers end there. collscope tune tries the "
             "alternatives on both sides. NCCL_DEBUG_SUBSYS=TUNING (rccl-tests -A 1) shows "
@@ -126,13 +126,13 @@ def _switch(small: JudgedClass, large: JudgedClass) -> str:
 
 def places_differ(report: Report) -> Iterable[Finding]:
     """In place and out of place of one class take different times."""
-    found = _worst(report, _apart, places=False)
+    found = _worst(report, _places_differ, places=False)
     if found:
         yield Finding(
             severity="note",
             code="places_differ",
             title=f"in place and out of place differ at {count(len(found), 'size')}",
-            detail=_told(
+            detail=_listed(
                 f"{_what(slow)} {'in' if slow.in_place else 'out of'} place {_us(slow)}, "
                 f"{'in' if fast.in_place else 'out of'} place {_us(fast)} ({ratio:.2f} x)"
                 for ratio, slow, fast in found
@@ -142,7 +142,7 @@ def places_differ(report: Report) -> Iterable[Finding]:
         )
 
 
-def _apart(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
+def _places_differ(rows: Sequence[JudgedClass]) -> Iterator[_Case]:
     """Sizes of a family whose places differ: by what factor, the slower and the faster.
 
     One rank alone copies out of place, and does nothing in place.
@@ -168,7 +168,7 @@ def far_below_reachable(report: Report) -> Iterable[Finding]:
             code="far_below_reachable",
             title=f"large messages reach at most {100 / found[-1][0]:.0f} % of the library's "
             "reachable speed here",
-            detail=_told(
+            detail=_listed(
                 f"{_what(row)} reaches {row.busbw_gbps:.4g} of {row.roof.busbw_gbps:.4g} GB/s at"
                 " best"
                 for _, row, _ in found
@@ -238,7 +238,7 @@ def _worst(
     return sorted(found, key=lambda case: -case[0])
 
 
-def _told(cases: Iterable[str]) -> str:
+def _listed(cases: Iterable[str]) -> str:
     """The worst cases as one sentence."""
     return "; ".join(islice(cases, _MOST)) + "."
 
@@ -248,7 +248,7 @@ def outliers(report: Report) -> Iterable[Finding]:
     for kind, why in _OUTLIERS.items():
         rows = [row for row in report.judgement.outliers if row.kind == kind]
         if rows:
-            told = "; ".join(
+            listed = "; ".join(
                 f"{kind} {row.name} takes {row.ratio:.2f} times the usual time "
                 f"({count(row.classes, 'class', 'classes')}, {count(row.others, f'other {kind}')})"
                 for row in rows[:_MOST]
@@ -260,7 +260,7 @@ def outliers(report: Report) -> Iterable[Finding]:
                 title=(
                     f"{kind}{'s' * (len(rows) > 1)} {names} {are(len(rows))} slower than the rest"
                 ),
-                detail=f"Measurements of '{report.judgement.label}': {told}.",
+                detail=f"Measurements of '{report.judgement.label}': {listed}.",
                 advice=why,
             )
 

@@ -51,7 +51,7 @@ def classes_figure(report: Report) -> Figure | None:
     rows, outside = drawn_classes(judged)
     if not rows:
         return None
-    marks = {f"class-{row.class_id}": _says(row) for row in rows}
+    marks = {f"class-{row.class_id}": _hover_words(row) for row in rows}
 
     def make(sheet: Sheet) -> Drawing:
         drawing, axis = sheet.axis(4.8)
@@ -106,20 +106,20 @@ def _not_drawn(
     judged: Sequence[JudgedClass], rows: Sequence[JudgedClass], outside: Sequence[JudgedClass]
 ) -> str:
     """What the picture leaves out, in words."""
-    said = []
+    notes = []
     if outside:
         share = 100 * sum(r.time_share or 0.0 for r in outside)
         rates = sorted({f"{r.op} {format_size(r.size_bytes)} at {r.busbw_gbps:.3g} GB/s"
                         for r in outside})  # fmt: skip
         more = f" and {len(rates) - _FEW} more" if len(rates) > _FEW else ""
-        said.append(
+        notes.append(
             f" Outside of the axes, with {share:.1f} % of the time: "
             f"{', '.join(rates[:_FEW])}{more}."
         )
     left = len([r for r in judged if r.size_bytes]) - len(rows) - len(outside)
     if left:
-        said.append(f" {count(left, 'class', 'classes')} with no time, or the least, not drawn.")
-    return "".join(said)
+        notes.append(f" {count(left, 'class', 'classes')} with no time, or the least, not drawn.")
+    return "".join(notes)
 
 
 def draw_classes(axis: Axes, rows: Sequence[JudgedClass], ops: Sequence[Op]) -> None:
@@ -168,7 +168,7 @@ def _reachable(roof: RoofAt | None) -> str:
     return f"reachable {roof.busbw_gbps:.4g}{between} GB/s, limit {roof.limit_gbps:.4g}"
 
 
-def _says(row: JudgedClass) -> str:
+def _hover_words(row: JudgedClass) -> str:
     lines = [
         f"class {row.class_id}: {row.op} of {format_size(row.size_bytes)} on {row.nranks} ranks",
         f"{row.busbw_gbps:.4g} GB/s" if row.busbw_gbps else "",
@@ -265,17 +265,17 @@ def bars_figure(report: Report) -> Figure | None:
         (class_origin(r, report.judgement.label) for r in shown),
     )  # fmt: skip
     marks = {
-        f"bar-{r.class_id}-{n}": f"{_says(r)}\n{name}: {100 * part:.1f} %"
+        f"bar-{r.class_id}-{n}": f"{_hover_words(r)}\n{name}: {100 * part:.1f} %"
         for r in shown for n, (name, part) in enumerate(zip(PARTS, parts[r.class_id], strict=True))
         if part
     }  # fmt: skip
     left = len(rows) - len(shown)
     rest = f" {count(left, 'more class', 'more classes')} not drawn." if left else ""
-    whole = report.judgement.breakdown
+    breakdown = report.judgement.breakdown
     return Figure(
         "Collective time by class",
         f"Largest first. {CLICK} "
-        + ("" if whole is None else f"Collective time: {basis_words(whole)}.") + rest,
+        + ("" if breakdown is None else f"Collective time: {basis_words(breakdown)}.") + rest,
         make, found, marks,
         filters={mark: f"class={mark.split('-')[1]}" for mark in marks},
     )  # fmt: skip

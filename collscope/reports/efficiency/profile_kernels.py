@@ -65,7 +65,7 @@ def _over_all(shares: Sequence[Share]) -> Iterable[KernelShare]:
         for kernel in share.kernels:
             by_name[kernel.name].append(kernel)
     busy = sum(share.busy_ns or 0 for share in shares)
-    told = busy and all(share.busy_ns for share in shares)
+    has_totals = busy and all(share.busy_ns for share in shares)
     for same in by_name.values():
         total, calls = sum(k.total_ns for k in same), sum(k.calls for k in same)
         mean = sum(k.percent or 0.0 for k in same) / len(shares)
@@ -74,7 +74,7 @@ def _over_all(shares: Sequence[Share]) -> Iterable[KernelShare]:
             calls=calls,
             total_ns=total,
             mean_ns=total / calls if calls else None,
-            percent=100 * total / busy if told else mean,
+            percent=100 * total / busy if has_totals else mean,
         )
 
 

@@ -32,7 +32,7 @@ class MeasurementIndex:
 
     def __init__(self, measurements: Iterable[Measurement]) -> None:
         """Measurements of one setting."""
-        self._whole: dict[tuple[Op, int | None], dict[int | None, list[_Entry]]] = defaultdict(
+        self._by_group: dict[tuple[Op, int | None], dict[int | None, list[_Entry]]] = defaultdict(
             lambda: defaultdict(list)
         )
         self._scaled: dict[tuple[Op, int], list[_Entry]] = defaultdict(list)
@@ -41,7 +41,7 @@ class MeasurementIndex:
         for m in measurements:
             entry = (m.collective_class, m)
             if m.scaled_from is None:
-                self._whole[m.op, m.nranks][m.size_bytes].append(entry)
+                self._by_group[m.op, m.nranks][m.size_bytes].append(entry)
             else:
                 self._scaled[m.op, m.scaled_from].append(entry)
                 self._left[m.scaled_from] = max(self._left[m.scaled_from], m.nranks or 0)
@@ -64,7 +64,7 @@ class MeasurementIndex:
 
     def _of_size(self, wanted: CollectiveClass) -> Iterable[_Entry]:
         """Measurements of the operation and ranks with the same size, or none known."""
-        by_size = self._whole.get((wanted.op, wanted.nranks), {})
+        by_size = self._by_group.get((wanted.op, wanted.nranks), {})
         if wanted.size_bytes is None:
             return chain.from_iterable(by_size.values())
         return (*by_size.get(wanted.size_bytes, ()), *by_size.get(None, ()))
@@ -179,13 +179,13 @@ class Matcher:
             found = [s for s in found if s.collective_class == wanted]
         if not found:
             return None
-        told = [s for s in found if s.measurement.usable or s.measurement.wrong]
-        if not told:
+        decided = [s for s in found if s.measurement.usable or s.measurement.wrong]
+        if not decided:
             return Match(status=found[0].measurement.status)
-        chosen = told
-        if len(told) > 1:
-            nearest = min(s.distance for s in told)
-            chosen = [s for s in told if s.distance == nearest]
+        chosen = decided
+        if len(decided) > 1:
+            nearest = min(s.distance for s in decided)
+            chosen = [s for s in decided if s.distance == nearest]
         measured = tuple(s.measurement for s in chosen)
         if any(m.wrong for m in measured):
             return Match(status="wrong")

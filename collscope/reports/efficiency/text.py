@@ -78,14 +78,14 @@ def _at_most(uplift: Uplift) -> str:
     return f"{most}{_gain(uplift.ceiling)}"
 
 
-def _which(uplift: Uplift, said: Judgement) -> str:
+def _which(uplift: Uplift, judged_run: Judgement) -> str:
     """The job of an expected gain, where there are several."""
-    return f" of {', '.join(uplift.fraction.profiles)}" if len(said.uplifts) > 1 else ""
+    return f" of {', '.join(uplift.fraction.profiles)}" if len(judged_run.uplifts) > 1 else ""
 
 
-def measured_sentences(said: Judgement) -> Iterable[str]:
+def measured_sentences(judged_run: Judgement) -> Iterable[str]:
     """What each operation reaches, for the first lines of a report on a run without calls."""
-    for row in said.reached[:_MOST_REACHED]:
+    for row in judged_run.reached[:_MOST_REACHED]:
         nodes = "" if row.nnodes is None else f" of {count(row.nnodes, 'node')}"
         text = (
             f"{row.op} on {count(row.nranks, 'rank')}{nodes} reaches {cell(row.busbw_gbps)} GB/s"
@@ -94,18 +94,18 @@ def measured_sentences(said: Judgement) -> Iterable[str]:
         )
         if row.efficiency is not None:
             text += f", {_gain(row.efficiency)} of reachable speed"
-        if any(_is_best(one, row) and IMPOSSIBLE in (one.why or "") for one in said.classes):
+        if any(_is_best(one, row) and IMPOSSIBLE in (one.why or "") for one in judged_run.classes):
             text += f" and {IMPOSSIBLE}"
         if row.worst_efficiency is not None and row.worst_size_bytes != row.size_bytes:
             worst = format_size(row.worst_size_bytes)
             text += f"; furthest below it: {worst} at {_gain(row.worst_efficiency)}"
         yield f"{text}."
-    if len(said.reached) > _MOST_REACHED:
-        yield f"{len(said.reached) - _MOST_REACHED} more: --format json, judgement.reached."
-    if said.reached:
+    if len(judged_run.reached) > _MOST_REACHED:
+        yield f"{len(judged_run.reached) - _MOST_REACHED} more: --format json, judgement.reached."
+    if judged_run.reached:
         none = "no ceiling to compare with (--system NAME; collscope roofline --list)"
-        roof = none if said.roof is None else f"ceiling: {said.roof}"
-        yield f"Bus bandwidth of label {said.label}; {roof}."
+        roof = none if judged_run.roof is None else f"ceiling: {judged_run.roof}"
+        yield f"Bus bandwidth of label {judged_run.label}; {roof}."
 
 
 def _is_best(one: JudgedClass, row: Reached) -> bool:
@@ -116,40 +116,47 @@ def _is_best(one: JudgedClass, row: Reached) -> bool:
 
 def judgement(report: Report) -> Iterable[str | Item | Table]:
     """Efficiency by class, decomposition, uplift and the application's own figures."""
-    said = report.judgement
-    judged = [row for row in said.classes if row.measured_ns is not None or row.roof is not None]
-    if not judged and not said.metrics:
-        if any(row.marks for row in said.classes):
-            yield f"Not judged: no class has a correct result with label {said.label}."
-            yield from (note.text for note in said.notes)
+    judged_run = report.judgement
+    judged = [
+        row for row in judged_run.classes if row.measured_ns is not None or row.roof is not None
+    ]
+    if not judged and not judged_run.metrics:
+        if any(row.marks for row in judged_run.classes):
+            yield f"Not judged: no class has a correct result with label {judged_run.label}."
+            yield from (note.text for note in judged_run.notes)
         else:
-            yield _HOW if said.label is None else _NO_RANKS
+            yield _HOW if judged_run.label is None else _NO_RANKS
         return
     if judged:
         shown = judged[: len(report.classes)] or judged
-        yield from _classes(shown, said)
-        if not report.classes and said.classes_total > len(said.classes):
-            more = count(said.classes_total - len(said.classes), "more class", "more classes")
+        yield from _classes(shown, judged_run)
+        if not report.classes and judged_run.classes_total > len(judged_run.classes):
+            more = count(
+                judged_run.classes_total - len(judged_run.classes),
+                "more class",
+                "more classes",
+            )
             yield f"{more} not shown (--top 0): the smallest of each operation."
-    if said.breakdown is not None:
-        yield _breakdown_table(said.breakdown)
-        yield f"device s: seconds over all devices. Collective time: {basis_words(said.breakdown)}."
-    for uplift in said.uplifts:
-        yield from _uplift(uplift, _which(uplift, said), report)
-    if said.kernels:
-        yield _kernel_table(said.kernels)
+    if judged_run.breakdown is not None:
+        yield _breakdown_table(judged_run.breakdown)
+        basis = basis_words(judged_run.breakdown)
+        yield f"device s: seconds over all devices. Collective time: {basis}."
+    for uplift in judged_run.uplifts:
+        yield from _uplift(uplift, _which(uplift, judged_run), report)
+    if judged_run.kernels:
+        yield _kernel_table(judged_run.kernels)
         yield (
             "Summed over ranks and profiles. mean / roof is shown only where no message size "
             "explains the mean."
         )
         yield from (
             f"Largest message of a kernel: {source}."
-            for source in dict.fromkeys(map(largest_message, said.kernels))
+            for source in dict.fromkeys(map(largest_message, judged_run.kernels))
         )
-    if said.metrics:
-        yield _metric_table(said.metrics)
-        yield from _metric_words(said.metrics)
-    yield from (note.text for note in said.notes)
+    if judged_run.metrics:
+        yield _metric_table(judged_run.metrics)
+        yield from _metric_words(judged_run.metrics)
+    yield from (note.text for note in judged_run.notes)
 
 
 _CLASS_COLUMNS = [
@@ -175,9 +182,9 @@ def class_origin(row: JudgedClass, label: str | None) -> Origin | None:
     )
 
 
-def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Table]:
-    origins = [class_origin(row, said.label) for row in rows]
-    label = f" with label {said.label}" if said.label else ""
+def _classes(rows: Sequence[JudgedClass], judged_run: Judgement) -> Iterable[str | Table]:
+    origins = [class_origin(row, judged_run.label) for row in rows]
+    label = f" with label {judged_run.label}" if judged_run.label else ""
     roofs = {row.roof.name for row in rows if row.roof}
     if any(row.calls for row in rows):
         cells = (_class_cells(row) for row in rows)
@@ -221,7 +228,7 @@ def _classes(rows: Sequence[JudgedClass], said: Judgement) -> Iterable[str | Tab
                 (r.class_id, scaled(r.transfer_ns, 1e3), scaled(r.wait_ns, 1e3), r.contention)
                 for r in compared
             ),
-            (class_origin(row, said.label) for row in compared),
+            (class_origin(row, judged_run.label) for row in compared),
         )
     yield from _remarks(rows)
 
@@ -290,12 +297,12 @@ def basis_words(found: Breakdown) -> str:
 
 def _breakdown_table(found: Breakdown) -> Table:
     columns = [("part", TEXT), ("device s", NUMBER), ("%", NUMBER), ("from", TEXT)]
-    whole = found.device_ns
+    total_ns = found.device_ns
     rows = [
-        (name, scaled(ns, 1e9), percent(None if ns is None or not whole else ns / whole), why)
+        (name, scaled(ns, 1e9), percent(None if ns is None or not total_ns else ns / total_ns), why)
         for name, ns, why in _parts(found)
     ]
-    return table(columns, [*rows, ("collective time", whole / 1e9, "100.00", None)])
+    return table(columns, [*rows, ("collective time", total_ns / 1e9, "100.00", None)])
 
 
 def _parts(found: Breakdown) -> Iterable[tuple[str, float | None, str]]:

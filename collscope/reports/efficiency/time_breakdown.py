@@ -32,7 +32,7 @@ class Fraction(msgspec.Struct, frozen=True):
     exposure: float | None = None  # part of it that compute does not hide; None: not known
     waiting: float = 0.0  # part of it that is known to be waiting
     profiles: tuple[str, ...] = ()  # it comes from, see `shares`; none where it comes from traces
-    job: str | None = None  # that the profiles are named after; None: their names tell none
+    job: str | None = None  # that the profiles are named after; None: their names show none
 
 
 def fractions_of(
@@ -104,24 +104,24 @@ def break_down(judged: Sequence[Judged], shares: Sequence[Share]) -> Breakdown |
     """
     timed = [j for j in judged if j.job_ns is not None]
     if timed:
-        whole = sum(j.device_ns or 0.0 for j in timed)
-        return _parts(timed, whole, 1.0, Basis.IN_JOB, len(judged) - len(timed))
+        total_ns = sum(j.device_ns or 0.0 for j in timed)
+        return _parts(timed, total_ns, 1.0, Basis.IN_JOB, len(judged) - len(timed))
     expected = [j for j in judged if j.device_ns]
-    whole = sum(j.device_ns or 0.0 for j in expected)
+    total_ns = sum(j.device_ns or 0.0 for j in expected)
     profile = sum(share.collective_ns for share in shares)
-    if not whole or not any(j.least_ns is not None or j.roof is not None for j in expected):
+    if not total_ns or not any(j.least_ns is not None or j.roof is not None for j in expected):
         return None
     if profile:
         seen = any(j.kernel_ns is not None for j in expected)
         basis = Basis.SEEN if seen else Basis.EXPECTED
-        return _parts(expected, profile, profile / whole, basis)
+        return _parts(expected, profile, profile / total_ns, basis)
     measured = [j for j in expected if j.alone_ns is not None]
-    whole = sum(j.device_ns or 0.0 for j in measured)
-    return _parts(measured, whole, 1.0, Basis.ALONE) if whole else None
+    total_ns = sum(j.device_ns or 0.0 for j in measured)
+    return _parts(measured, total_ns, 1.0, Basis.ALONE) if total_ns else None
 
 
 def _parts(
-    judged: Sequence[Judged], whole: float, scale: float, basis: Basis, left_out: int = 0
+    judged: Sequence[Judged], total_ns: float, scale: float, basis: Basis, left_out: int = 0
 ) -> Breakdown:
     """Sums over classes; `scale` turns their expected times into those of `whole`."""
     in_job = any(j.job_ns is not None for j in judged)
@@ -135,11 +135,11 @@ def _parts(
             contention += parts.contention * calls
             tunable += parts.tunable * calls
             roof += parts.roof * calls
-    rest = whole - (wait if in_job else 0.0) - contention - tunable - roof
-    unjudged = rest if rest > 1e-9 * whole else 0.0  # below that it is rounding
+    rest = total_ns - (wait if in_job else 0.0) - contention - tunable - roof
+    unjudged = rest if rest > 1e-9 * total_ns else 0.0  # below that it is rounding
     known = any(j.roof is not None and j.least_ns is not None for j in judged)
     return Breakdown(
-        device_ns=whole,
+        device_ns=total_ns,
         basis=basis,
         left_out=left_out,
         wait_ns=wait if in_job else None,

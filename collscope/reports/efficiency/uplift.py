@@ -14,7 +14,7 @@ import msgspec
 from collscope.stats import RESAMPLES, SEED, resampled_medians
 
 
-class Part(msgspec.Struct, frozen=True):
+class GainPart(msgspec.Struct, frozen=True):
     """What one class contributes.
 
     fraction    f, ratio to T
@@ -56,12 +56,12 @@ def gain(saved: float) -> float | None:
     return None if saved >= 1 else 1 / (1 - saved) - 1
 
 
-def saved_share(parts: Sequence[Part]) -> float:
+def saved_share(parts: Sequence[GainPart]) -> float:
     """Part of T that disappears if every class reaches its roof."""
     return sum(part.saved for part in parts)
 
 
-def ceiling(parts: Sequence[Part]) -> float | None:
+def ceiling(parts: Sequence[GainPart]) -> float | None:
     """Gain at most if transfers were free; None when T is nothing but exposed transfers.
 
     Waiting stays: it is the lateness of a rank, which no collective removes.
@@ -96,9 +96,9 @@ def split(roof: float, alone: float | None, in_job: float | None) -> Split | Non
     if not times:
         return None
     least = min(times)
-    whole = in_job if in_job is not None else least
+    total = in_job if in_job is not None else least
     bound = min(roof, least)
-    return Split(whole - least, least - bound, bound)
+    return Split(total - least, least - bound, bound)
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -133,9 +133,9 @@ def bootstrap(
     roofs, job, scale = np.array(ceilings), np.array(in_job), np.array(weights)
     for rows, alone in resampled_medians(samples, rng):
         least = np.minimum(alone, job[rows, None])
-        whole = np.where(np.isinf(job[rows, None]), alone, job[rows, None])
+        total = np.where(np.isinf(job[rows, None]), alone, job[rows, None])
         for number, roof in enumerate(roofs):
-            won = np.maximum(0.0, least - roof[rows, None]) / whole
+            won = np.maximum(0.0, least - roof[rows, None]) / total
             totals[number] += (scale[rows, None] * won).sum(axis=0)
     saved = np.minimum(totals.ravel(), 1 - 1e-9)
     low, middle, high = np.quantile(1 / (1 - saved) - 1, (0.05, 0.5, 0.95))

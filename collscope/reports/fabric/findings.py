@@ -14,7 +14,7 @@ _FAST_NETWORK = (
 )
 
 
-def _says(row: TransportRow) -> Evidence:
+def _evidence(row: TransportRow) -> Evidence:
     return Evidence(row.source, row.line, row.excerpt)
 
 
@@ -45,7 +45,7 @@ def internode_socket(report: Report) -> Iterable[Finding]:
         title="traffic between hosts goes over TCP sockets (NET/Socket)",
         detail=" ".join(detail),
         advice=_FAST_NETWORK,
-        evidence=tuple(_says(row) for row in rows),
+        evidence=tuple(_evidence(row) for row in rows),
     )
 
 
@@ -86,7 +86,7 @@ def gdr_not_in_use(report: Report) -> Iterable[Finding]:
         detail=detail,
         advice="Check the peer-memory support of driver and NIC, and try a higher "
         "NCCL_NET_GDR_LEVEL (PHB or SYS). Remove it again if the job hangs.",
-        evidence=tuple(_says(row) for row in without),
+        evidence=tuple(_evidence(row) for row in without),
     )
 
 
@@ -104,7 +104,7 @@ def shared_memory_instead_of_p2p(report: Report) -> Iterable[Finding]:
         detail=f"Over SHM: {count_of(pairs, every, 'pair')} of ranks on one host.",
         advice="Check that P2P is not disabled, that the containers of a host see each other's "
         "devices, and that ACS is off in PCIe bridges. Without GPU links, SHM is normal.",
-        evidence=tuple(_says(row) for row in rows),
+        evidence=tuple(_evidence(row) for row in rows),
     )
 
 

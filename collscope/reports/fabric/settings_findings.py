@@ -46,7 +46,7 @@ _OF_JOBS = (
 )
 
 
-def _says(row: SettingRow) -> Evidence:
+def _evidence(row: SettingRow) -> Evidence:
     return Evidence(row.source, row.line, row.excerpt)
 
 
@@ -71,7 +71,7 @@ def forced_choice(report: Report) -> Iterable[Finding]:
                 detail=f"{_seen_by(row)}. It applies to every size and communicator.",
                 advice=f"Measure without {row.name}. Keep it only if it is faster at this job's "
                 "sizes.",
-                evidence=(_says(row),),
+                evidence=(_evidence(row),),
             )
 
 
@@ -86,7 +86,7 @@ def disabled_feature(report: Report) -> Iterable[Finding]:
                 title=f"{lost} disabled by the environment: {row.name}={row.value}",
                 detail=f"{_seen_by(row)}.",
                 advice=f"Unset {row.name} unless the feature is known to fail here.",
-                evidence=(_says(row),),
+                evidence=(_evidence(row),),
             )
 
 
@@ -100,7 +100,7 @@ def debug_left_on(report: Report) -> Iterable[Finding]:
                 title=f"debug output that costs time is on: {row.name}={row.value}",
                 detail=f"{_seen_by(row)}. The times of this run include its cost.",
                 advice=f"Unset {row.name} in production and when timing the job.",
-                evidence=(_says(row),),
+                evidence=(_evidence(row),),
             )
 
 
@@ -120,7 +120,7 @@ def environment_differs(report: Report) -> Iterable[Finding]:
                 title=f"{name} differs between processes",
                 detail="; ".join(_seen_by(row) for row in rows) + ".",
                 advice=_OF_JOBS if jobs else _OF_ONE_JOB,
-                evidence=tuple(_says(row) for row in rows),
+                evidence=tuple(_evidence(row) for row in rows),
             )
 
 

@@ -16,7 +16,7 @@ from collscope.model import CollectiveClass
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.coverage.answer import traced_gpus
 from collscope.reports.efficiency.marks import Mark
-from collscope.reports.predict.new_times import Times, TimesFrom, label_times, roof_times
+from collscope.reports.predict.new_times import NewTimes, TimesFrom, label_times, roof_times
 from collscope.reports.waiting.traced_run import TracedRun, read_facts, read_traced_run
 from collscope.roofline.gpu_models import OtherGpus
 from collscope.timeline.analyse import Timeline
@@ -63,7 +63,7 @@ class Basis(msgspec.Struct, frozen=True):
     system     every collective takes its time at a system's roof
     by_call    each call has the time of the call at its place in another run
     in_job     some new times have no old one beside them: they count as times in a job
-    step_told  the step time without the profiler was given
+    step_given the step time without the profiler was given
     """
 
     wrong: int
@@ -71,7 +71,7 @@ class Basis(msgspec.Struct, frozen=True):
     system: bool
     by_call: bool
     in_job: bool
-    step_told: bool
+    step_given: bool
 
 
 class PredictionReport(Prediction, frozen=True, kw_only=True):
@@ -109,7 +109,7 @@ def predict_run(db: Path, request: PredictionRequest) -> PredictionReport:
         )
     require_step_like(request.step_ms, found.recorded_ns)
     if not found.changed:
-        _refuse_untold(db, request, recorded, times)
+        _refuse_unknown_transfers(db, request, recorded, times)
         _refuse_unchanged(db, request)
     return _report(request, times, found, traced.rows, len(traced.timeline.rows.ranks))
 
@@ -144,12 +144,12 @@ def run_timelines(db: Path, run: str, request: PredictionRequest | None) -> RunT
     recorded = traced.recorded()
     played = simulate(recorded, times.times, traced=times.transfers, measured_step_ns=measured)
     if played is None:
-        _refuse_untold(db, request, recorded, times)
+        _refuse_unknown_transfers(db, request, recorded, times)
         _refuse_unchanged(db, request)
     return RunTimelines(traced.timeline, recorded, played, times.origin)
 
 
-def _read_request(db: Path, request: PredictionRequest) -> tuple[TracedRun, Times, float | None]:
+def _read_request(db: Path, request: PredictionRequest) -> tuple[TracedRun, NewTimes, float | None]:
     """The traces, the new times of their classes, and the step time that is given, ns.
 
     raises  InputError for an unknown run, label or system, or a run without traces;
@@ -177,18 +177,18 @@ def _read_request(db: Path, request: PredictionRequest) -> tuple[TracedRun, Time
     return traced, times, None if request.step_ms is None else request.step_ms * 1e6
 
 
-def _refuse_untold(
-    db: Path, request: PredictionRequest, recorded: RecordedJob, times: Times
+def _refuse_unknown_transfers(
+    db: Path, request: PredictionRequest, recorded: RecordedJob, times: NewTimes
 ) -> None:
     """Raise the error for two traced runs where one shows no transfer."""
     if times.transfers is None:
         return
     own = known_transfers(recorded.linked, recorded.linked_times)
-    told = {
+    transfers_by_run = {
         request.run: np.isfinite(own).any(),
         times.origin.name: any(np.isfinite(t.transfer).any() for t in times.transfers.values()),
     }
-    run = next((name for name, known in told.items() if not known), None)
+    run = next((name for name, known in transfers_by_run.items() if not known), None)
     if run is None:
         return
     raise NoVerdictError(
@@ -211,9 +211,9 @@ def _refuse_unchanged(db: Path, request: PredictionRequest) -> NoReturn:
     )
 
 
-def _relative(times: Times, before: Times) -> Times:
+def _relative(times: NewTimes, before: NewTimes) -> NewTimes:
     """Ratios of two labels; classes that only one of them has do not change."""
-    return Times(
+    return NewTimes(
         replace(times.origin, against=before.origin),
         {
             key: replace(time, old_ns=before.times[key].time_ns)
@@ -230,7 +230,7 @@ def _relative(times: Times, before: Times) -> Times:
 
 def _report(
     request: PredictionRequest,
-    times: Times,
+    times: NewTimes,
     found: Prediction,
     rows: Mapping[CollectiveClass, ClassRow],
     ranks: int,
@@ -245,7 +245,7 @@ def _report(
         by_call=times.transfers is not None,
         in_job=times.transfers is None
         and any(times.times[c.collective_class].old_ns is None for c in found.changed),
-        step_told=request.step_ms is not None,
+        step_given=request.step_ms is not None,
     )
     return PredictionReport(
         **{

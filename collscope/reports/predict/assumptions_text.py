@@ -101,8 +101,8 @@ def _of_host(report: PredictionReport) -> Iterator[Note]:
             "compute by collectives, and 3 % run-to-run variation.",
         )
     low, high = known.host_low, known.host_high
-    yield from _of_calls_told(known)
-    if not report.assumptions.step_told:
+    yield from _of_host_calls(known)
+    if not report.assumptions.step_given:
         yield Note(
             "profiler_cost_unknown",
             {"low": low, "high": high},
@@ -137,7 +137,7 @@ def _profiler(known: Knowledge) -> str:
     return "CPU and CUDA activities" if known.cpu_activities else "CUDA activities"
 
 
-def _of_calls_told(known: Knowledge) -> Iterator[Note]:
+def _of_host_calls(known: Knowledge) -> Iterator[Note]:
     """What the traces lack of the host's side."""
     if not known.host_calls:
         yield Note(

@@ -40,9 +40,9 @@ _SAME = 0.01  # of the old value, a change that is drawn as none
 
 def prediction_extras(report: PredictionReport) -> Extras:
     """Facts and drawings of a prediction."""
-    told = report.new_ns is not None and bound_rows(report)
+    has_parts = report.new_ns is not None and bound_rows(report)
     drawings = {
-        "": (_step(report, report.new_ns or 0.0),) if told else (),
+        "": (_step(report, report.new_ns or 0.0),) if has_parts else (),
         "What bounds the step": tuple(_path(bound_rows(report))),
         "Classes that change": tuple(_classes(report.changed)),
     }

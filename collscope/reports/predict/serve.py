@@ -18,12 +18,12 @@ source  https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui
 """
 
 
-def serve_once(path: Path, told: Callable[[str], None], port: int = PORT) -> None:
+def serve_once(path: Path, announce: Callable[[str], None], port: int = PORT) -> None:
     """Serve a file to the page until it was fetched.
 
-    told    gets the address to open, once the file can be fetched
-    port    0: any that is free
-    raises  InputError when the port is taken
+    announce  gets the address to open, once the file can be fetched
+    port      0: any that is free
+    raises    InputError when the port is taken
     """
     try:
         server = HTTPServer(("127.0.0.1", port), _handler(path))
@@ -33,7 +33,7 @@ def serve_once(path: Path, told: Callable[[str], None], port: int = PORT) -> Non
         ) from error
     with server:
         address = f"http://127.0.0.1:{server.server_port}/{quote(path.name)}"
-        told(f"{PAGE}/#!/?url={address}")
+        announce(f"{PAGE}/#!/?url={address}")
         while not getattr(server, "fetched", False):
             server.handle_request()
 

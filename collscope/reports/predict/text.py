@@ -127,7 +127,7 @@ def _answer(report: PredictionReport) -> Iterable[str]:
             "activities and enable_cuda_sync_events to record what waits for what."
         )
     yield from _of_given(report)
-    yield from _of_untold(report)
+    yield from _of_unsplit(report)
     yield from _of_unknown(report)
     yield from _itself(report)
     yield (
@@ -165,7 +165,7 @@ def _of_given(report: PredictionReport) -> Iterator[str]:
             "are not in the traces, for example where another start waits for input. We "
             "assume that this time remains; the range covers it hiding the change."
         )
-    elif report.assumptions.step_told and known.gpu_ns > _OVER * report.step_ns:
+    elif report.assumptions.step_given and known.gpu_ns > _OVER * report.step_ns:
         yield (
             f"The GPU alone takes {ms(known.gpu_ns)} ms of a recorded step, longer than the "
             "given step. Either the profiler slowed the GPU too, or the given step is from "
@@ -173,12 +173,12 @@ def _of_given(report: PredictionReport) -> Iterator[str]:
         )
 
 
-def _of_untold(report: PredictionReport) -> Iterator[str]:
+def _of_unsplit(report: PredictionReport) -> Iterator[str]:
     """That the transfer of some classes is not known, and what is made of it."""
-    untold = sum(c.old_ns is None for c in report.changed)
-    if untold:
+    unsplit = sum(c.old_ns is None for c in report.changed)
+    if unsplit:
         yield (
-            f"{count(untold, 'class', 'classes')} had no call that was recorded on all its "
+            f"{count(unsplit, 'class', 'classes')} had no call that was recorded on all its "
             "ranks, so how much of the kernels is waiting is not known. The range covers "
             "everything from none to all of it, so ignore its midpoint. Trace all ranks to "
             "narrow it."
@@ -223,7 +223,7 @@ def _itself(report: PredictionReport) -> Iterator[str]:
     if step is None:
         return
     text = f"Run {report.times_from.name} itself took {ms(step)} ms a step with the profiler"
-    if report.assumptions.step_told:
+    if report.assumptions.step_given:
         yield f"{text}. The prediction is for steps without it and does not use that time."
     elif report.low_ns <= step <= report.high_ns:
         yield f"{text}. The prediction does not use that time."
@@ -260,12 +260,12 @@ def _bounds_table(report: PredictionReport) -> Table:
 
 def _rests_on(report: PredictionReport) -> Iterable[str]:
     known = report.knowledge
-    inferred = known.edges_told + known.edges_inferred
+    inferred = known.edges_named + known.edges_inferred
     yield (
         "No cross-stream waits found."
         if not inferred + known.edges_contradicted + known.edges_unknown
         else f"Waits between streams: {inferred} are inferred from the order of calls and agree "
-        f"with all recorded times; for {known.edges_told} of them the traces name the "
+        f"with all recorded times; for {known.edges_named} of them the traces name the "
         f"waiting stream. {known.edges_contradicted} did not agree and are left out, and "
         f"{known.edges_unknown} are not known."
     )

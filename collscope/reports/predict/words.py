@@ -53,8 +53,8 @@ def new_words(report: PredictionReport) -> str:
     if report.new_ns is None:
         return f"{low} to {high} ms"
     new = in_range(report, report.new_ns)
-    whole = f"{new} ms ({low} to {high})" if low != high else f"{new} ms"
-    return f"{whole}, {change_words(report, report.new_ns)}"
+    step_words = f"{new} ms ({low} to {high})" if low != high else f"{new} ms"
+    return f"{step_words}, {change_words(report, report.new_ns)}"
 
 
 def class_cells(key: CollectiveClass) -> tuple[str, str | None, str]:

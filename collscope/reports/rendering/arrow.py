@@ -18,10 +18,10 @@ def arrow_stream(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> objec
     """
     arrays = [_array([row[k] for row in rows]) for k in range(len(columns))]
     fields = {name: array.schema for name, array in zip(distinct(columns), arrays, strict=True)}
-    whole = na.c_array_from_buffers(
+    c_array = na.c_array_from_buffers(
         na.struct(fields), length=len(rows), buffers=[None], null_count=0, children=arrays
     )
-    return na.Array(whole).__arrow_c_stream__()
+    return na.Array(c_array).__arrow_c_stream__()
 
 
 def _array(values: list[Any]) -> Any:  # noqa: ANN401 - nanoarrow has no types

@@ -57,8 +57,8 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
     """A remark in a sentence."""
     match note:
         case Unlike(name, values):
-            told = ", ".join(f"{k}: {'/'.join(v) or 'not known'}" for k, v in values)
-            return f"{name} differs ({told})"
+            listed = ", ".join(f"{k}: {'/'.join(v) or 'not known'}" for k, v in values)
+            return f"{name} differs ({listed})"
         case Mixed(name, values):
             kinds = "/".join(values)
             return f"every label mixes measurements with several values of {name} ({kinds})"
@@ -134,9 +134,9 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
                 "compared"
             )
         case UnlikeProfilers(values):
-            told = ", ".join(f"{run}: {_RECORDED[profiler]}" for run, profiler in values)
+            listed = ", ".join(f"{run}: {_RECORDED[profiler]}" for run, profiler in values)
             return (
-                f"the profilers recorded different things ({told}), so their cost on the "
+                f"the profilers recorded different things ({listed}), so their cost on the "
                 "hosts differs too"
             )
         case GroupsInferred(groups):

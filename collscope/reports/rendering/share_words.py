@@ -23,7 +23,7 @@ def denominator(share: Share) -> str:
         Whole.KERNELS: "all kernels; the profile has no times of copies",
         Whole.PRINTED: f"the profile's own total; {rows} present",
         Whole.PRINTED_WITH_COPIES: f"the profile's own total, kernels and copies; {rows} pasted",
-    }[share.whole]
+    }[share.denominator]
 
 
 def fraction_words(fraction: Fraction, shares: Sequence[Share]) -> str:

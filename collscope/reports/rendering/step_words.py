@@ -35,13 +35,13 @@ _STEP_FROM = {
     "period": "by recurring collectives",
     "given": "as given at ingest",
 }
-_PARTS_SAID = (
+_PARTS_NOTE = (
     "us a step: means over the steps and the ranks; the step itself is that of the rank with "
     "the longest steps. All rows but the second are as recorded, with the profiler. Waiting "
     "is summed over the collectives. The variation of waiting, exposed and idle time between "
     "two recordings is not known, so they have no interval."
 )
-_RANKS_SAID = (
+_RANKS_NOTE = (
     "Ranks whose change differs from the mean over the ranks by more than "
     f"{100 * TOTAL_THRESHOLD:.0f} % of the step."
 )
@@ -69,15 +69,15 @@ def step_sections(
     short   what the runs are called in headings
     ratios  show new time / old time, as a verdict does, instead of the speed-up
     """
-    whole = [p for p in traced.parts if p.rank is None]
-    if not whole:
+    all_ranks = [p for p in traced.parts if p.rank is None]
+    if not all_ranks:
         return []
     sections = [
-        Section("Step", (_PARTS_SAID, *_profiler(traced), _part_table(whole, short, ratios)))
+        Section("Step", (_PARTS_NOTE, *_profiler(traced), _part_table(all_ranks, short, ratios)))
     ]
-    apart = [p for p in traced.parts if p.rank is not None and _apart(p, whole)]
-    if apart:
-        sections.append(Section("Ranks", (_RANKS_SAID, _part_table(apart, short, ratios))))
+    differing = [p for p in traced.parts if p.rank is not None and _differs_from_mean(p, all_ranks)]
+    if differing:
+        sections.append(Section("Ranks", (_RANKS_NOTE, _part_table(differing, short, ratios))))
     if traced.kernels and len(traced.kernels[0].cells) > 1:
         sections.append(
             Section("Kernel time of collectives", tuple(_kernels(traced, short, ratios)))
@@ -130,9 +130,9 @@ def _kernels(traced: TracedParts, short: Mapping[str, str], ratios: bool) -> Ite
         yield f"{len(traced.kernels) - _MOST_CLASSES} more classes are in JSON and CSV."
 
 
-def _apart(part: PartComparison, whole: Sequence[PartComparison]) -> bool:
+def _differs_from_mean(part: PartComparison, all_ranks: Sequence[PartComparison]) -> bool:
     """Whether a rank's change matters beside that of all ranks."""
-    by_part = {p.part: p for p in whole}
+    by_part = {p.part: p for p in all_ranks}
     mean, step = by_part.get(part.part), by_part.get("step")
     if mean is None or step is None:
         return False

@@ -86,14 +86,14 @@ def text_table(block: Table, width: int | None) -> list[str]:
     if width is None or _total(widths) <= width:
         return _text_part(block, widths, range(len(widths)))
     words = [max(map(len, title.split()), default=0) for title in titles]
-    whole = [max(word, cell) for word, cell in zip(words, cells, strict=True)]
-    widths = list(whole)
+    full = [max(word, cell) for word, cell in zip(words, cells, strict=True)]
+    widths = list(full)
     _cut_texts(block.columns, widths, words, width)
     names = _names(block, widths, width)
     rest = [i for i in range(len(widths)) if i not in names]
     parts = []
     for part in _parts(names, rest, widths, width):
-        wider = _widened(widths, whole, part, rest, width)
+        wider = _widened(widths, full, part, rest, width)
         parts.append(_text_part(block, wider, part))
     return [line for part in parts for line in ("", *part)][1:]
 
@@ -145,13 +145,13 @@ def _parts(
 
 
 def _widened(
-    widths: Sequence[int], whole: Sequence[int], part: Sequence[int], which: list[int], width: int
+    widths: Sequence[int], full: Sequence[int], part: Sequence[int], which: list[int], width: int
 ) -> list[int]:
     """Widths with what a part leaves free, for those of its columns that were cut."""
     wider = list(widths)
-    for i in sorted(set(part).intersection(which), key=lambda i: whole[i] - widths[i]):
+    for i in sorted(set(part).intersection(which), key=lambda i: full[i] - widths[i]):
         room = width - _total([wider[j] for j in part])
-        wider[i] += max(0, min(room, whole[i] - wider[i]))
+        wider[i] += max(0, min(room, full[i] - wider[i]))
     return wider
 
 
@@ -192,8 +192,8 @@ def _cut(text: str, width: int, kind: str) -> str:
     if len(text) <= width:
         return text
     if kind == NAME:
-        whole, text = text, _without_arguments(text)
-        if len(text) < width and text != whole:
+        complete, text = text, _without_arguments(text)
+        if len(text) < width and text != complete:
             return f"{text}~"
         end = (width - 1) // 2
         return text[: width - 1 - end] + "~" + text[len(text) - end :]

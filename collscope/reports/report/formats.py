@@ -57,12 +57,7 @@ def _record(report: Report) -> dict[str, Any]:
     """What JSON has of it: with words where the report has codes."""
     body: dict[str, Any] = msgspec.to_builtins(report)
     body["shares"] = [
-        {
-            ("denominator" if name == "whole" else name): (
-                denominator(share) if name == "whole" else value
-            )
-            for name, value in row.items()
-        }
+        row | {"denominator": denominator(share)}
         for share, row in zip(report.shares, body["shares"], strict=True)
     ]
     for metric, row in zip(report.judgement.metrics, body["judgement"]["metrics"], strict=True):

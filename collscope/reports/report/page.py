@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.calls.page import sizes_figure
-from collscope.reports.coverage.text import NO_SIZES, tell_sizes
+from collscope.reports.coverage.text import NO_SIZES, sizes_remedy
 from collscope.reports.efficiency.judged_classes import JudgedClass
 from collscope.reports.efficiency.page import bars_figure, classes_figure, curve_figures
 from collscope.reports.efficiency.text import gain_words
@@ -84,7 +84,8 @@ def _facts(report: Report) -> Iterable[Fact]:
                    f"if every measured class ran at its reachable speed{between}{of}",
                    "Efficiency and gain")  # fmt: skip
     if no_sizes(report):
-        yield Fact("Possible speed-up of the job", "not known", f"{NO_SIZES}; {tell_sizes(report)}",
+        yield Fact("Possible speed-up of the job", "not known",
+                   f"{NO_SIZES}; {sizes_remedy(report)}",
                    "Findings" if report.findings else "Classes")  # fmt: skip
     if report.findings and not named:
         first = report.findings[0]

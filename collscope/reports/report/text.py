@@ -14,7 +14,7 @@ from collscope.reports.coverage.text import (
     calls_missing_sentence,
     coverage_section,
     run_section,
-    tell_sizes,
+    sizes_remedy,
 )
 from collscope.reports.efficiency.text import gain_sentences, judgement, measured_sentences
 from collscope.reports.fabric.text import transports_section
@@ -26,6 +26,7 @@ from collscope.reports.share.answer import Bound, Share, alike, bound_by
 from collscope.reports.share.recorded_text import recorded_sentences
 from collscope.reports.share.text import MOST_PROFILES, share_section, share_sentence, traced_shares
 from collscope.reports.tolerances import IDLE_PERCENT
+from collscope.reports.verdict.answer import BOUND_IN_DOUBT, KERNELS_IN_DOUBT
 from collscope.reports.verdict.text import section
 from collscope.reports.waiting.first_lines_text import (
     cut_sentence,
@@ -38,9 +39,6 @@ from collscope.reports.waiting.first_lines_text import (
 from collscope.reports.waiting.text import timeline_section
 from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import count, format_size, format_time
-
-# Kernels that may be collectives are no small number: all that follows is without them.
-_NAMES_IN_DOUBT = ("no_collective", "like_collectives", "may_be_collectives")
 
 
 def sections(report: Report) -> tuple[Section, ...]:
@@ -87,7 +85,8 @@ def _answer(report: Report) -> Iterable[str]:
     yield from cut_sentence(report.timeline.cut)
     yield from measured_sentences(report.judgement)
     for row in report.coverage.diagnostics:
-        if row.code in (*_NAMES_IN_DOUBT, "fused_kernels"):
+        # All that follows is without these kernels.
+        if row.code in (*KERNELS_IN_DOUBT, "fused_kernels"):
             yield f"{row.message[0].upper()}{row.message[1:]}."
     yield from share_of_time_sentence(report.timeline)
     if not measured_only(report):
@@ -95,7 +94,7 @@ def _answer(report: Report) -> Iterable[str]:
     yield from timeline_sentences(report.timeline)
     yield from gain_sentences(report)
     if no_sizes(report):
-        yield f"Gain not known: {NO_SIZES}. To get it: {tell_sizes(report)}."
+        yield f"Gain not known: {NO_SIZES}. To get it: {sizes_remedy(report)}."
     if header.communicators or header.calls:
         yield _size(header, at_least=counts_are_lower_bounds(report))
         yield from calls_missing_sentence(report)
@@ -126,7 +125,7 @@ def _share_answer(report: Report) -> Iterable[str]:
     idle = idle_percent(report.timeline)
     unsure = _bound_is_unsure(report)
     idles = idle is not None and idle >= IDLE_PERCENT and not unsure
-    whole = "busy GPU time" if idles else "GPU time"
+    denominator_words = "busy GPU time" if idles else "GPU time"
     if idles:
         yield (
             f"The GPU idles {idle:.1f} % of the traced time. Neither communication nor "
@@ -145,40 +144,40 @@ def _share_answer(report: Report) -> Iterable[str]:
         yield f"Share of GPU time: not known ({why}; collscope ingest profile PATH)."
     elif len(traced) > 1:
         ranks = traced_ranks(report.timeline, len(report.timeline.ranks) or len(traced))
-        yield _together(traced, f"{whole} on {ranks}", idles or unsure)
+        yield _together(traced, f"{denominator_words} on {ranks}", idles or unsure)
     elif not traced and (len(shares) > MOST_PROFILES or alike(shares)):
-        yield _together(shares, f"{whole} in {len(shares)} profiles", idles or unsure)
+        yield _together(shares, f"{denominator_words} in {len(shares)} profiles", idles or unsure)
     else:
         for share in traced or shares:
             of = f" ({share.source})" if len(shares) > 1 else ""
             head = _collectives(None if idles or unsure else bound_by(share))
-            yield f"{head} take {share_sentence(share, whole)}{of}."
+            yield f"{head} take {share_sentence(share, denominator_words)}{of}."
 
 
 def _bound_is_unsure(report: Report) -> bool:
     """Rows of the traces are missing or doubtful, or no collective of several ranks is known."""
     codes = {row.code for row in report.coverage.diagnostics}
-    return bool(codes & {"kernels_lost", "idle_while_queued", *_NAMES_IN_DOUBT})
+    return bool(codes & set(BOUND_IN_DOUBT))
 
 
-def _together(shares: Sequence[Share], whole: str, unsure: bool) -> str:
+def _together(shares: Sequence[Share], denominator_words: str, unsure: bool) -> str:
     """One sentence over the ranks of a job; the bound is named if all ranks agree."""
     bounds = {None if unsure else bound_by(share) for share in shares}
     bound = bounds.pop() if len(bounds) == 1 else None
-    return f"{_collectives(bound)} take {_range(shares, whole)}."
+    return f"{_collectives(bound)} take {_range(shares, denominator_words)}."
 
 
 def _collectives(bound: Bound | None) -> str:
     return "Collectives" if bound is None else f"{BOUND_WORDS[bound]}: collectives"
 
 
-def _range(shares: Sequence[Share], whole: str) -> str:
+def _range(shares: Sequence[Share], denominator_words: str) -> str:
     """Smallest and largest of several shares, with the denominator that they have in common."""
     denominators = {denominator(share) for share in shares}
     sentence = "; each has its denominator under Share of GPU time"
     if len(denominators) == 1:
         sentence = f" (denominator: {denominators.pop()})"
-    return f"{range_words(shares)} of {whole}{sentence}"
+    return f"{range_words(shares)} of {denominator_words}{sentence}"
 
 
 def _size(header: Header, *, at_least: bool) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from collscope.model.diagnostic import TIMES_UNKNOWN
-from collscope.reports.share.rocprof_files import again, kernels_of
+from collscope.reports.share.rocprof_files import kernels_of, totals_shadowed_by_traces
 from collscope.reports.tolerances import (
     COMMUNICATION_BOUND_PERCENT,
     COMPUTE_BOUND_PERCENT,
@@ -99,7 +99,7 @@ class Share(msgspec.Struct, frozen=True):
     source: str
     dialect: str
     percent: float | None  # the answer, of `denominator`
-    whole: Whole
+    denominator: Whole
     # copies and memsets as far as the profile lists them, of the same denominator
     copies_percent: float
     rows: int  # rows of the profile's table
@@ -167,7 +167,7 @@ def _one_per_process(
     What a trace beside it holds again is left out. An excerpt has no total to add copies to.
     """
     keys = {profile.source: key for key, profile in profiles.items()}
-    left_out = again(keys)
+    left_out = totals_shadowed_by_traces(keys)
     joined = {key: profile for key, profile in profiles.items() if profile.source not in left_out}
     for copies, kernels in kernels_of(keys).items():
         source, target = keys[copies], keys[kernels]
@@ -205,7 +205,7 @@ def _share(
         dialect=profile.dialect,
         percent=_percent(profile, printed, of_busy),
         copies_percent=_copies(totals, None if printed else profile.busy_ns),
-        whole=_whole(profile.dialect, printed, copies),
+        denominator=_denominator(profile.dialect, printed, copies),
         rows=rows,
         partial=partial,
         collective_calls=profile.collective_calls,
@@ -248,7 +248,7 @@ def _percent(profile: _Profile, printed: bool, of_busy: float | None) -> float |
     return None if of_busy is None else 100 * of_busy
 
 
-def _whole(dialect: str, printed: bool, copies: bool) -> Whole:
+def _denominator(dialect: str, printed: bool, copies: bool) -> Whole:
     # RPD's `top` lists copies beside kernels and computes its percentages over both.
     if printed:
         return Whole.PRINTED_WITH_COPIES if dialect == "top_text" else Whole.PRINTED

@@ -1,4 +1,4 @@
-"""The files that rocprofv3 writes of one process, told by their names.
+"""The files that rocprofv3 writes of one process, recognised by their names.
 
 Kernels and copies are files of their own; with --stats, totals are in files next to the traces.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 _NAME = re.compile(r"(.*?)_?(kernel|memory_copy)_(trace|stats)\.csv(?:\.\w+)?", re.DOTALL)
 
 
-def again(paths: Iterable[str]) -> Mapping[str, str]:
+def totals_shadowed_by_traces(paths: Iterable[str]) -> Mapping[str, str]:
     """Files of totals, each with the trace of the same process that holds the same executions.
 
     >>> again(["7_kernel_stats.csv", "7_kernel_trace.csv", "8_kernel_stats.csv"])
@@ -34,7 +34,7 @@ def kernels_of(paths: Iterable[str]) -> Mapping[str, str]:
     {'7_memory_copy_stats.csv': '7_kernel_trace.csv'}
     """
     known = list(paths)
-    left_out = again(known)
+    left_out = totals_shadowed_by_traces(known)
     found = {}
     for files in _processes(path for path in known if path not in left_out):
         by_what = {what: path for (what, _), path in files.items()}

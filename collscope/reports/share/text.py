@@ -31,9 +31,9 @@ def traced_shares(report: Report) -> Sequence[Share]:
     return [share for share in report.shares if share.source in paths]
 
 
-def share_sentence(share: Share, whole: str = "GPU time") -> str:
+def share_sentence(share: Share, denominator_words: str = "GPU time") -> str:
     """The share of one profile with its denominator in words."""
-    return f"{percent_words(share)} of {whole} (denominator: {denominator(share)})"
+    return f"{percent_words(share)} of {denominator_words} (denominator: {denominator(share)})"
 
 
 def share_section(report: Report) -> Iterable[str | Table]:

@@ -40,7 +40,7 @@ WHERE k.run = :run AND NOT t.warm_up GROUP BY c.name ORDER BY SUM(k.duration_ns)
 
 _TRACED = "SELECT COUNT(*), MAX(world_size) FROM traces WHERE run = ? AND used"
 
-_UNTOLD = """
+_WORLD_UNKNOWN = """
 SELECT MAX(used) AND MAX(world_size) IS NULL
 AND EXISTS (SELECT 1 FROM communicators WHERE run = :run AND matched_by = 'inferred')
 FROM traces WHERE run = :run AND used
@@ -212,7 +212,8 @@ class TimelineReport(msgspec.Struct, frozen=True):
     groups: tuple[GroupRow, ...] = ()  # most kernel time first; empty where no group has a name
     causes: tuple[LateCause, ...] = ()  # one for each straggler
     traced: TracedRanks | None = None  # None: all ranks, or their number is not known
-    untold_world: bool = False  # their number is not known: a rank without a trace may be the last
+    # their number is not known: a rank without a trace may be the last
+    world_unknown: bool = msgspec.field(name="untold_world", default=False)
     logged: tuple[RankWaits, ...] = ()  # by `logged_by`, where there is no trace
     # the kernel trace of RCCL's logs, or GPU times of a recorder; None: neither
     logged_by: Annotated[str | None, ("kernel_log", "recording", None)] = None
@@ -249,7 +250,7 @@ class TimelineReport(msgspec.Struct, frozen=True):
             groups=_groups(connection, run),
             causes=read_late_causes(connection, run, ranks),
             traced=_traced(connection, run),
-            untold_world=bool(connection.execute(_UNTOLD, {"run": run}).fetchone()[0]),
+            world_unknown=bool(connection.execute(_WORLD_UNKNOWN, {"run": run}).fetchone()[0]),
             logged=() if ranks else read_logged_ranks(connection, run),
             logged_by=None if ranks else read_logged_by(connection, run),
             drift=read_drift(connection, run),

@@ -89,10 +89,10 @@ _OF_A_HANG = {"stopped", "open"}
 
 def late_node(report: Report) -> Iterable[Finding]:
     """A node whose ranks arrive last in turns; none of them is late enough to be named alone."""
-    said = report.timeline
-    nodes = [place for place in said.places if place.kind == "node"]
+    timeline = report.timeline
+    nodes = [place for place in timeline.places if place.kind == "node"]
     every = sum(node.caused_wait_ns for node in nodes)
-    ranks = {rank.rank: rank for rank in said.ranks or said.logged}
+    ranks = {rank.rank: rank for rank in timeline.ranks or timeline.logged}
     for node in nodes:
         own = [ranks[rank] for rank in node.ranks if rank in ranks]
         late = [rank for rank in own if rank.late_last]
@@ -120,8 +120,8 @@ def late_node(report: Report) -> Iterable[Finding]:
 
 def stragglers(report: Report) -> Iterable[Finding]:
     """Ranks that the others wait for, beyond chance and the clocks' error."""
-    said = report.timeline
-    ranks: Sequence[RankWaits] = said.ranks or said.logged
+    timeline = report.timeline
+    ranks: Sequence[RankWaits] = timeline.ranks or timeline.logged
     named = [rank for rank in ranks if rank.straggler]
     for severity, late, what, advice in (
         (
@@ -145,28 +145,28 @@ def stragglers(report: Report) -> Iterable[Finding]:
                 code="straggler",
                 title=f"rank{'s' * (len(late) > 1)} {numbers} {are(len(late))} {what}",
                 detail=" ".join(
-                    f"{late_sentence(rank, ranks)} {_why(rank, said)}" for rank in late[:_MOST]
+                    f"{late_sentence(rank, ranks)} {_why(rank, timeline)}" for rank in late[:_MOST]
                 )
-                + _PROFILER * (said.cpu_activities and _host_may_be_late(late, said)),
-                advice=advice or _late_advice([_cause(rank, said) for rank in late]),
+                + _PROFILER * (timeline.cpu_activities and _host_may_be_late(late, timeline)),
+                advice=advice or _late_advice([_cause(rank, timeline) for rank in late]),
             )
 
 
-def _host_may_be_late(late: Iterable[RankWaits], said: TimelineReport) -> bool:
+def _host_may_be_late(late: Iterable[RankWaits], timeline: TimelineReport) -> bool:
     """Whether what the profiler costs the host can be why a rank is late."""
-    return any(_cause(rank, said) not in ("more", "slower") for rank in late)
+    return any(_cause(rank, timeline) not in ("more", "slower") for rank in late)
 
 
-def _why(late: RankWaits, said: TimelineReport) -> str:
+def _why(late: RankWaits, timeline: TimelineReport) -> str:
     return (
-        cause_sentence(late, said)
+        cause_sentence(late, timeline)
         if isinstance(late, RankRow)
-        else NO_CAUSE[said.logged_by or "kernel_log"]
+        else NO_CAUSE[timeline.logged_by or "kernel_log"]
     )
 
 
-def _cause(late: RankWaits, said: TimelineReport) -> str:
-    return cause_of(late, said).cause if isinstance(late, RankRow) else "untraced"
+def _cause(late: RankWaits, timeline: TimelineReport) -> str:
+    return cause_of(late, timeline).cause if isinstance(late, RankRow) else "untraced"
 
 
 def _late_advice(causes: Iterable[str]) -> str:

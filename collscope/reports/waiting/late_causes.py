@@ -50,7 +50,8 @@ class LateCause(msgspec.Struct, frozen=True):
     slower_compute_ns: int  # of the same kernels that last longer; below 0: shorter
     inherited_ns: int  # of its lateness: it waits itself, for ranks late in other groups
     first_rank: int | None  # the first cause of most of this; None where it is little
-    heirs: tuple[int, ...] = ()  # ranks that wait for this one, and come late to others for that
+    # ranks that wait for this one, and so arrive late at calls of other ranks
+    inheriting_ranks: tuple[int, ...] = msgspec.field(name="heirs", default=())
 
 
 class _Rank(msgspec.Struct, frozen=True):
@@ -70,21 +71,22 @@ def read_late_causes(
     if not late:
         return ()
     found = {row.rank: _read(connection, run, row) for row in ranks if row.calls}
-    heirs: dict[int, list[int]] = {}
+    inheriting_ranks: dict[int, list[int]] = {}
     for rank in ranks:
         first = rank.late_first_rank
         if first is None or rank.straggler:
             continue
         if rank.late_inherited_ns >= MIN_CAUSE_SHARE * rank.late_total_ns:
-            heirs.setdefault(first, []).append(rank.rank)
+            inheriting_ranks.setdefault(first, []).append(rank.rank)
     return tuple(
-        replace(_cause(rank, found), heirs=tuple(heirs.get(rank.rank, ()))) for rank in late
+        replace(_cause(rank, found), inheriting_ranks=tuple(inheriting_ranks.get(rank.rank, ())))
+        for rank in late
     )
 
 
 def _read(connection: sqlite3.Connection, run: str, row: RankRow) -> _Rank:
-    asked = {"run": run, "rank": row.rank, "span": row.span_ns}
-    begin, rows, launched, idle, unlaunched = connection.execute(_IDLE, asked).fetchone()
+    parameters = {"run": run, "rank": row.rank, "span": row.span_ns}
+    begin, rows, launched, idle, unlaunched = connection.execute(_IDLE, parameters).fetchone()
     if not rows:  # a trace without its rank
         return _Rank(None, float(row.idle_ns), {}, row.calls)
     compute = connection.execute(_COMPUTE, (run, row.rank, begin))
@@ -131,13 +133,13 @@ def _compute(own: _Rank, others: Sequence[_Rank]) -> tuple[float, float]:
     """Compute time beyond that of other ranks: of extra kernels, and of slower equal ones."""
     more = slower = 0.0
     for name in {name for rank in (own, *others) for name in rank.kernels}:
-        mine, ns = own.kernels.get(name, (0, 0))
+        launches, ns = own.kernels.get(name, (0, 0))
         theirs = [rank.kernels.get(name, (0, 0)) for rank in others]
         lasts = [t / n for n, t in theirs if n]
-        typical = median(lasts) if lasts else ns / mine
+        typical = median(lasts) if lasts else ns / launches
         usual = median(
             n * own.calls / rank.calls for (n, _), rank in zip(theirs, others, strict=True)
         )
-        more += (mine - usual) * typical
-        slower += ns - mine * typical
+        more += (launches - usual) * typical
+        slower += ns - launches * typical
     return more, slower

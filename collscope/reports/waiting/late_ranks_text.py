@@ -112,30 +112,36 @@ def no_single_rank(ranks: Sequence[RankWaits]) -> Iterable[str]:
         yield "No single rank is late: the rank that arrives last changes from call to call."
 
 
-def cause_of(rank: RankRow, said: TimelineReport) -> LateCause:
+def cause_of(rank: RankRow, timeline: TimelineReport) -> LateCause:
     """Why a straggler is late."""
-    return next(cause for cause in said.causes if cause.rank == rank.rank)
+    return next(cause for cause in timeline.causes if cause.rank == rank.rank)
 
 
-def cause_sentence(rank: RankRow, said: TimelineReport) -> str:
+def cause_sentence(rank: RankRow, timeline: TimelineReport) -> str:
     """Why a straggler is late, with its figures; first, which ranks are late because of it."""
-    return " ".join((*_heirs(cause_of(rank, said).heirs, said), _why(rank, said)))
+    return " ".join(
+        (
+            *_inheriting_words(cause_of(rank, timeline).inheriting_ranks, timeline),
+            _why(rank, timeline),
+        )
+    )
 
 
-def _heirs(heirs: Sequence[int], said: TimelineReport) -> Iterable[str]:
-    if heirs:
-        share = sum(rank.late_share for rank in said.ranks if rank.rank in heirs)
-        several = len(heirs) > 1
+def _inheriting_words(inheriting_ranks: Sequence[int], timeline: TimelineReport) -> Iterable[str]:
+    if inheriting_ranks:
+        share = sum(rank.late_share for rank in timeline.ranks if rank.rank in inheriting_ranks)
+        several = len(inheriting_ranks) > 1
         yield (
-            f"Rank{'s' * several} {compact_ranges(heirs)} {'wait' if several else 'waits'} "
-            f"for it in another group, and so {'come' if several else 'comes'} late to the "
-            f"other calls: {100 * share:.0f} % of all lateness."
+            f"Rank{'s' * several} {compact_ranges(inheriting_ranks)} "
+            f"{'wait' if several else 'waits'} for it in another group, and so "
+            f"{'come' if several else 'comes'} late to the other calls: "
+            f"{100 * share:.0f} % of all lateness."
         )
 
 
-def _why(rank: RankRow, said: TimelineReport) -> str:
-    cause = cause_of(rank, said)
-    others = [other for other in said.ranks if other.rank != rank.rank]
+def _why(rank: RankRow, timeline: TimelineReport) -> str:
+    cause = cause_of(rank, timeline)
+    others = [other for other in timeline.ranks if other.rank != rank.rank]
     other = "the other rank" if len(others) == 1 else "the other ranks"
     idles = (
         f"Its GPU idles {us_or_ms(rank.idle_ns)}, that of {other} "

@@ -125,8 +125,8 @@ def _exposed(
     waiting = np.bincount(place, wait, len(order))
     rest = np.bincount(place * len(ids) + klass, exposed - wait, len(order) * len(ids))
     by_class = rest.reshape(len(order), len(ids))
-    told = waiting + by_class.sum(1)
-    part = np.minimum(1, np.array([ranks[rank] for rank in order]) / np.maximum(told, 1))
+    split_ns = waiting + by_class.sum(1)
+    part = np.minimum(1, np.array([ranks[rank] for rank in order]) / np.maximum(split_ns, 1))
     back = np.searchsorted(order, list(ranks))  # into the order of the bars
     return (waiting * part)[back], {
         i: (by_class[:, n] * part)[back] for n, i in enumerate(ids.tolist())
@@ -194,13 +194,14 @@ def wait_figures(traced: TracedKernels, names: Mapping[int, str]) -> Iterable[Fi
     if len(np.unique(known[:, 0])) < 2:
         return
     call = traced.calls[np.searchsorted(traced.calls[:, 0], known[:, 5])]
-    told = (call[:, 4] == 0) & (call[:, 2] >= 0)
-    if told.any():
+    judged = (call[:, 4] == 0) & (call[:, 2] >= 0)
+    if judged.any():
         yield _heat(
             "Which rank waits for which",
             "Total waiting of the row's rank in calls where the column's rank arrives last, "
             "without warm-up.",
-            _Sums.of(known[told, 0], call[told, 2], known[told, 3]), lambda rank: f"for {rank}",
+            _Sums.of(known[judged, 0], call[judged, 2], known[judged, 3]),
+            lambda rank: f"for {rank}",
         )  # fmt: skip
     yield _heat(
         "Mean waiting per kernel, by rank and class",

@@ -37,44 +37,44 @@ _LOGGED_BY = {
 }
 
 
-def timeline_section(said: TimelineReport) -> Iterable[Section]:
+def timeline_section(timeline: TimelineReport) -> Iterable[Section]:
     """Overlap and waiting by rank, times by class, clocks, progress; none without traces."""
-    blocks = (*_withheld(said), *_blocks(said))
+    blocks = (*_withheld(timeline), *_blocks(timeline))
     if blocks:
         yield Section("Overlap and waiting", blocks)
 
 
-def _withheld(said: TimelineReport) -> Iterable[str]:
-    if said.withheld:
-        yield " ".join(["Not known:", *(one.words for one in said.withheld)])
+def _withheld(timeline: TimelineReport) -> Iterable[str]:
+    if timeline.withheld:
+        yield " ".join(["Not known:", *(one.words for one in timeline.withheld)])
 
 
-def _blocks(said: TimelineReport) -> Iterable[str | Table]:
-    if said.ranks:
-        yield _overlap(said.ranks)
-        if len(said.ranks) < 2:
+def _blocks(timeline: TimelineReport) -> Iterable[str | Table]:
+    if timeline.ranks:
+        yield _overlap(timeline.ranks)
+        if len(timeline.ranks) < 2:
             yield (
                 "One rank's trace: waiting and transfer cannot be separated (ingest the "
                 "traces of all ranks)."
             )
         else:
-            yield from _waiting(said.ranks, _largest(said.ranks))
-    if any(rank.transfer_ns for rank in said.logged):
-        yield from _logged(said)
-    if said.places:
-        yield from _places(said.places)
-    if len(said.groups) > 1:
-        yield _groups(said.groups)
-    if said.classes:
-        yield _classes(said.classes)
-        yield from _class_notes(said.classes)
-        yield from _drift(said.drift)
-    if said.beside:
-        yield from _beside(said.beside)
-    if said.clocks:
-        yield from _clocks(said.clocks)
-    if said.progress:
-        yield from _progress(said.progress)
+            yield from _waiting(timeline.ranks, _largest(timeline.ranks))
+    if any(rank.transfer_ns for rank in timeline.logged):
+        yield from _logged(timeline)
+    if timeline.places:
+        yield from _places(timeline.places)
+    if len(timeline.groups) > 1:
+        yield _groups(timeline.groups)
+    if timeline.classes:
+        yield _classes(timeline.classes)
+        yield from _class_notes(timeline.classes)
+        yield from _drift(timeline.drift)
+    if timeline.beside:
+        yield from _beside(timeline.beside)
+    if timeline.clocks:
+        yield from _clocks(timeline.clocks)
+    if timeline.progress:
+        yield from _progress(timeline.progress)
 
 
 def _largest(ranks: Sequence[RankRow]) -> Sequence[RankRow]:
@@ -149,11 +149,11 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
         yield f"{count(len(ranks) - len(shown), 'more rank')} not shown (view rank_waits)."
 
 
-def _logged(said: TimelineReport) -> Iterable[str | Table]:
+def _logged(timeline: TimelineReport) -> Iterable[str | Table]:
     """Waiting by the kernel trace of logs, or by recordings."""
-    shown = sorted(said.logged, key=lambda r: -r.caused_wait_ns)[:_MOST_RANKS]
-    yield from _waiting(said.logged, sorted(shown, key=lambda r: r.rank))
-    yield _LOGGED_BY[said.logged_by or "kernel_log"]
+    shown = sorted(timeline.logged, key=lambda r: -r.caused_wait_ns)[:_MOST_RANKS]
+    yield from _waiting(timeline.logged, sorted(shown, key=lambda r: r.rank))
+    yield _LOGGED_BY[timeline.logged_by or "kernel_log"]
 
 
 def _drift(rows: Sequence[DriftRow]) -> Iterable[str | Table]:

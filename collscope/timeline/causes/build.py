@@ -9,7 +9,7 @@ host go on. A node's time is the largest of its predecessors' times, each plus a
 - a collective's transfer follows the arrival of its last rank;
 - a synchronising call returns when the rows that it names are done.
 
-Which event a wait names is told by few traces. Where it is not, the order of calls tells: an event
+Few traces show which event a wait names. In others, the order of calls shows it: an event
 is recorded behind the row that its stream was given last. Every such guess is a rule of a site (two
 streams and what is launched there) and is held against the recorded times of all its occurrences: a
 row that started before the end of what it waited for contradicts the rule. Rules that are

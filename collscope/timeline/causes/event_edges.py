@@ -1,6 +1,6 @@
 """Stage 4: which rows of other streams each row waits for (pure).
 
-Which event a wait names is told by few traces. Where it is not, `wait_rules` finds it by the order
+Few traces show which event a wait names. In others, `wait_rules` finds it by the order
 of calls; and where no host call is known, or a graph launched the row, the recorded times show it:
 a row follows what ended right before it started.
 """
@@ -181,7 +181,7 @@ def _named_edges(placed: PlacedRows, host: HostRecord) -> tuple[EdgeList, set[in
         else:
             pairs.append((destination, source))
     destinations, sources = [d for d, _ in pairs], [s for _, s in pairs]
-    counts = Edges(told=len(pairs), contradicted=contradicted)
+    counts = Edges(named=len(pairs), contradicted=contradicted)
     return edge_list(destinations, sources, counts), known
 
 

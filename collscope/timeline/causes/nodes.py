@@ -282,7 +282,7 @@ def _least_latency(placed: PlacedRows, delay: Ints) -> Ints:
 def _typical(delays: Ints, seen: Bools, name: npt.NDArray[np.int32]) -> Ints:
     """What rows mostly wait behind a cause, by their names: the median of those `seen`, ns.
 
-    Some kernels begin later than others: of the names that are seen seldom all rows tell it.
+    Some kernels begin later than others: for rare names all rows show it.
     """
     near = np.flatnonzero(seen & (delays >= 0) & (delays <= EXPLAINED_NS))
     if not len(near):

@@ -1,4 +1,4 @@
-"""Which event a wait names, where the trace does not tell: a rule for all waits of a site (pure).
+"""Which event a wait names, where the trace lacks it: a rule for all waits of a site (pure).
 
 A site is two streams and what is launched there. Its rule is held against the recorded times of all
 its occurrences: a row that started before the end of what it waited for contradicts it.
@@ -211,7 +211,7 @@ def rule_edges(sites: EventSites, waits: Sequence[Wait], explained: Bools) -> Ed
         wrong = 0 if rule is None else rule.contradicted
         named = of_site[0].target >= 0
         counts += Edges(
-            told=good if named else 0,
+            named=good if named else 0,
             inferred=0 if named else good,
             contradicted=wrong,
             unknown=len(of_site) - good - wrong,

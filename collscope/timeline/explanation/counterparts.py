@@ -26,10 +26,10 @@ def host_paces(own: RecordedJob, other: RecordedJob) -> Floats:
     """
     found = np.full(len(own.rows.ranks), np.nan)
     for trace in range(len(found)):
-        mine, theirs = _launch_times(own, trace), _launch_times(other, trace)
-        both = mine.keys() & theirs.keys()
-        before = sum(len(mine[p]) * float(np.median(mine[p])) for p in both)
-        after = sum(len(mine[p]) * float(np.median(theirs[p])) for p in both)
+        own_times, other_times = _launch_times(own, trace), _launch_times(other, trace)
+        both = own_times.keys() & other_times.keys()
+        before = sum(len(own_times[p]) * float(np.median(own_times[p])) for p in both)
+        after = sum(len(own_times[p]) * float(np.median(other_times[p])) for p in both)
         if before > 0 and after > 0:
             found[trace] = after / before
     return found
@@ -38,14 +38,14 @@ def host_paces(own: RecordedJob, other: RecordedJob) -> Floats:
 def _launch_times(recorded: RecordedJob, trace: int) -> dict[tuple[str, str], Floats]:
     """Host times between launches of one trace, by the names of the two kernels; ns."""
     rows, graph = recorded.rows, recorded.graph
-    mine = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
-    mine = mine[rows.launch[mine] != UNKNOWN_LAUNCH]
-    mine = mine[np.argsort(rows.launch[mine], kind="stable")]
-    node = graph.start_node[mine] - FIRST
+    trace_rows = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
+    trace_rows = trace_rows[rows.launch[trace_rows] != UNKNOWN_LAUNCH]
+    trace_rows = trace_rows[np.argsort(rows.launch[trace_rows], kind="stable")]
+    node = graph.start_node[trace_rows] - FIRST
     since = graph.before[HOST, node]
     alike = np.flatnonzero((since[1:] == since[:-1]) & (since[1:] >= FIRST))
     between = np.diff(graph.work[node])[alike].astype(np.float64)
-    name = rows.name[mine].astype(np.int64)
+    name = rows.name[trace_rows].astype(np.int64)
     key = name[alike] * len(rows.names) + name[alike + 1]
     kinds, place = np.unique(key, return_inverse=True)
     order = np.argsort(place, kind="stable")
@@ -60,7 +60,7 @@ class KernelFactors(msgspec.Struct, frozen=True):
     """Time of the other run's kernels and copies over this one's."""
 
     common: Floats  # (rows,) of each row's kernel, the same for every rank
-    apart: Floats  # (rows,) of its rank, beside that
+    of_rank: Floats  # (rows,) of its rank, beside that
     unlike_ns: float  # of this run's that the other has not, a step, the mean over the ranks
     unlike: float  # their share of all of this run's kernels and copies
 
@@ -78,21 +78,21 @@ def kernel_factors(
     near  shares of the ranks between which the median is looked for
     """
     names = _names(own, other)
-    mine, theirs = (
+    own_ns, other_ns = (
         _table(r, names, r.contention.alone(r.graph.duration, slowdown_of_rows(r, s)))
         for r, s in zip((own, other), slow, strict=True)
     )
-    both = (mine > 0) & (theirs > 0)
-    ratio = theirs / np.where(both, mine, 1.0)
+    both = (own_ns > 0) & (other_ns > 0)
+    ratio = other_ns / np.where(both, own_ns, 1.0)
     common = _of_most(ratio, both, near)
     ratio = np.where(both, ratio, common)
     number = np.array([names[n] for n in own.rows.names] or [0])[own.rows.name]
-    apart = ratio[own.rows.trace, number] / common[number]
+    of_rank = ratio[own.rows.trace, number] / common[number]
     collective = own.rows.entry >= 0
-    lonely, total = float(mine[~both].sum()), float(mine.sum())
+    lonely, total = float(own_ns[~both].sum()), float(own_ns.sum())
     return KernelFactors(
         common=np.where(collective, 1.0, common[number]),
-        apart=np.where(collective, 1.0, apart),
+        of_rank=np.where(collective, 1.0, of_rank),
         unlike_ns=lonely / max(1, len(own.rows.ranks)),
         unlike=lonely / total if total else 0.0,
     )

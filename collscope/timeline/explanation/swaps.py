@@ -54,8 +54,8 @@ class Swaps:
     def common_differs(self, other: Swaps) -> bool:
         """Another reading of what all ranks have in common is of other kernel times."""
         return any(
-            not np.allclose(mine.kernels.common, theirs.kernels.common, rtol=SAME_KERNEL_TIME)
-            for mine, theirs in ((self.there, other.there), (self.back, other.back))
+            not np.allclose(first.kernels.common, second.kernels.common, rtol=SAME_KERNEL_TIME)
+            for first, second in ((self.there, other.there), (self.back, other.back))
         )
 
     @cached_property
@@ -174,7 +174,7 @@ class _Swap:
         if "arrivals" in swapped:
             host = host * self._pace_apart
         if not swapped.isdisjoint(("arrivals", SLOW_GPUS)):
-            alone = alone * self.kernels.apart
+            alone = alone * self.kernels.of_rank
         if "collectives" in swapped:
             transfer = transfer + self._transfer * (self.factors[spread] - 1)
             slow = self._slow[1]

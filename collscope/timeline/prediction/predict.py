@@ -91,7 +91,7 @@ def predict(
     same = factors.exact and bool((factors.middle == 1).all())
     if same:
         others, margin = [], 0.0
-    told = same or idle <= MAX_UNEXPLAINED
+    explained = same or idle <= MAX_UNEXPLAINED
     low, high = prediction_range(ratio, others, margin)
     if (factors.high <= 1).all():
         # No faster collective makes a step longer; a slower host of the other start does.
@@ -103,7 +103,7 @@ def predict(
         starts_off_ns=recorded.starts_off_ns(recorded.simulated, recorded.starts),
         other_starts_off_ns=_other_starts_off(player, middle, starts),
         recorded_ns=step,
-        new_ns=base * ratio if told else None,
+        new_ns=base * ratio if explained else None,
         low_ns=base * low,
         high_ns=base * high,
         simple_ns=base * (1 - _simple_saving(recorded, factors.middle) / step),
@@ -122,7 +122,7 @@ def predict(
             rest_ns=rest,
             slowdown=recorded.contention.mean,
             blocks=blocks_change(recorded, traced),
-            edges_told=recorded.graph.edges.told,
+            edges_named=recorded.graph.edges.named,
             edges_inferred=recorded.graph.edges.inferred,
             edges_contradicted=recorded.graph.edges.contradicted,
             edges_unknown=recorded.graph.edges.unknown,
@@ -135,8 +135,8 @@ def predict(
             host_calls=recorded.host_calls,
             event_records=recorded.event_records,
         ),
-        bound_before=step_bounds(recorded, before, base) if told else (),
-        bound_after=step_bounds(recorded, after, base * ratio) if told else (),
+        bound_before=step_bounds(recorded, before, base) if explained else (),
+        bound_after=step_bounds(recorded, after, base * ratio) if explained else (),
     )
 
 

@@ -62,7 +62,7 @@ def other_waits(player: Player, middle: Scenario, old: float) -> tuple[float, ..
 
     As multiprocessors that another stream's kernels hold: it may depend on the collectives.
     """
-    return tuple(player.new_step(replace(middle, untold=k)) / old for k in (0.0, 2.0))
+    return tuple(player.new_step(replace(middle, unexplained=k)) / old for k in (0.0, 2.0))
 
 
 def other_clock(player: Player, middle: Scenario, old: float, ratio: float) -> float:

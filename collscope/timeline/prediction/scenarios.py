@@ -21,7 +21,9 @@ class Scenario(msgspec.Struct, frozen=True):
     factor: Floats  # (parts,)
     contention: ContentionReading
     seen: bool = False  # only edges that a recorded start shows
-    untold: float = 1.0  # what rows wait for no known cause after the change, in parts of before
+    unexplained: float = (
+        1.0  # what rows wait for no known cause after the change, in parts of before
+    )
 
 
 class Player:
@@ -49,7 +51,11 @@ class Player:
         return play(
             graph,
             Substitutions(
-                transfer, scenario.host, contention.alone, contention.new, untold=scenario.untold
+                transfer,
+                scenario.host,
+                contention.alone,
+                contention.new,
+                unexplained=scenario.unexplained,
             ),
         )
 
