@@ -16,7 +16,12 @@ from collscope.reports.coverage.text import (
     run_section,
     sizes_remedy,
 )
-from collscope.reports.efficiency.text import gain_sentences, judgement, measured_sentences
+from collscope.reports.efficiency.text import (
+    gain_sentences,
+    judgement,
+    measured_sentences,
+    unjudged_sentence,
+)
 from collscope.reports.fabric.text import transports_section
 from collscope.reports.rendering.class_words import class_words
 from collscope.reports.rendering.layout import Item, Section
@@ -98,6 +103,7 @@ def _answer(report: Report) -> Iterable[str]:
     if header.communicators or header.calls:
         yield _size(header, at_least=counts_are_lower_bounds(report))
         yield from calls_missing_sentence(report)
+    yield from unjudged_sentence(report.judgement)
     if measured_only(report):
         yield (
             "This run has no calls and no profile, so neither the share of GPU time nor the gain "
