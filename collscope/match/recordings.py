@@ -108,6 +108,7 @@ def _recorded(name: str, ranks: _Ranks, members: Sequence[Member]) -> RecordedGr
         classes=tuple(e.key for e in entries),
         seen=tuple(e.seen for e in entries),
         transfers={k: e.transfers for k, e in enumerate(entries) if e.transfers},
+        description=members[0].calls[0].collective.description,
         numbered=ranks is None and all(m.recording.rank is None for m in members),
     )
     when = np.array([e.start_ns for e in entries], dtype=np.int64)

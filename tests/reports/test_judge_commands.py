@@ -566,7 +566,7 @@ def test_roofline_fits_a_label(store: Path) -> None:
             "16 per node, but a node has 8 GPUs. Give --nodes",
         ),
         (("--system", "h100", "--ranks", "1"), 2, "one rank moves no data"),
-        (("--system", "ib-ndr"), 2, "a network without GPUs"),
+        (("--system", "ib-ndr"), 2, "a network alone, without links between GPUs"),
         (
             ("--system", "h100", "--op", "Barrier"),
             2,

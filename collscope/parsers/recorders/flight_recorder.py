@@ -34,7 +34,7 @@ from collscope.parsers.recorders._values import (
     text,
     without_deep,
 )
-from collscope.parsers.traces.kineto_names import parse_collective, parse_dtype
+from collscope.parsers.traces.kineto_names import described, parse_collective, parse_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -118,6 +118,7 @@ class _Kind(msgspec.Struct, frozen=True):
     types: tuple[object, object]
     one_sided: bool  # by its field is_p2p
     closes: bool  # it ends a coalesced group
+    description: str | None = None  # what the program calls its group
 
 
 _Row: TypeAlias = "tuple[_Entry, _Kind]"
@@ -258,6 +259,8 @@ def _kind(
         types=(in_types, out_types),
         one_sided=one_sided is True,
         closes=bool(_CLOSES_GROUP.fullmatch(name or "")),
+        # "process_group": ["36", "TENSOR_MODEL_PARALLEL_GROUP"]; "undefined" where none is given
+        description=described(text(listed[1])) if len(listed) > 1 else None,
     )
 
 
@@ -589,6 +592,7 @@ class _Entries:
             group_size=None if members is None else len(members),
             group_ranks=members,
             peer=int(arrow[2]) if arrow and op.point_to_point else None,
+            description=kind.description,
         )
         # c10d and torchcomms take no tensors of two types in one call.
         mixed = len(types) > 1

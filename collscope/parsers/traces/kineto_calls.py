@@ -15,7 +15,7 @@ from collscope.model import Datatype, Op
 from collscope.model.limits import LIMIT, MOST_RANKS
 from collscope.model.trace import TraceCollective
 from collscope.parsers._sides import counts_contradict, is_group
-from collscope.parsers.traces.kineto_names import parse_collective, parse_dtype
+from collscope.parsers.traces.kineto_names import described, parse_collective, parse_dtype
 
 if TYPE_CHECKING:
     from collscope.parsers.traces.kineto_events import Arguments
@@ -114,14 +114,6 @@ def blocks(grid: bytes) -> int:
     """
     found = prod(whole_list(_json(grid)) or (0,))
     return found if 0 < found < 1 << 31 else -1
-
-
-def described(text: object) -> str | None:
-    """Description of a group; None for that of groups which the program gave none.
-
-    source  _new_process_group_helper of PyTorch's distributed_c10d.py
-    """
-    return text if isinstance(text, str) and text not in ("", "undefined") else None
 
 
 def _operation(args: Arguments) -> Op:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from collscope.parsers.traces.kineto_calls import Groups, described, whole_list
+from collscope.parsers.traces.kineto_calls import Groups, whole_list
+from collscope.parsers.traces.kineto_names import described
 
 _BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 _LARGEST_BASE = 4 * 10**18  # ns; the year 2096

@@ -85,3 +85,11 @@ def parse_dtype(name: str) -> tuple[Datatype, int]:
     """
     lower = name.lower()
     return _DATATYPES.get(_CPP_TYPES.get(lower, lower), (Datatype.UNKNOWN, 1))
+
+
+def described(text: object) -> str | None:
+    """Description of a group; None for that of groups which the program gave none.
+
+    source  _new_process_group_helper of PyTorch's distributed_c10d.py
+    """
+    return text if isinstance(text, str) and text not in ("", "undefined") else None

@@ -66,8 +66,8 @@ def roofline(
     if nranks is None:
         if found.fabric is None:
             raise UsageError(
-                f"{found.name}: a network without GPUs. Give --ranks and --nodes, or name a node"
-                f" with this network, as in h100+{found.name}."
+                f"{found.name}: a network alone, without links between GPUs. Give --ranks and "
+                f"--nodes, or name a node with this network, as in h100+{found.name}."
             )
         nranks = found.fabric.gpus * -(-nnodes // found.fabric.hosts)
     if nranks < 2:
