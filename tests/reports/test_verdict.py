@@ -8,10 +8,17 @@ from pathlib import Path
 
 import pytest
 from command import collscope
+from msgspec.structs import replace
 
 from collscope.reports.rendering.cause_words import kernel
-from collscope.reports.verdict.answer import CODES, MsPerStep, StepSummary, VerdictEntry
-from collscope.reports.verdict.text import section
+from collscope.reports.verdict.answer import (
+    CODES,
+    Answer,
+    MsPerStep,
+    StepSummary,
+    VerdictEntry,
+)
+from collscope.reports.verdict.text import entries, section
 
 
 @pytest.fixture
@@ -75,6 +82,17 @@ def test_the_command_that_a_verdict_prints_runs(
 
 def test_the_step_time_must_be_one(traced: Path) -> None:
     assert collscope("report", "--db", traced, "--brief", "--step-ms", "0").code == 2
+
+
+def test_hosts_that_bound_a_step_are_not_nothing_to_fix() -> None:
+    # under the profiler alone nobody knows whether the hosts are the limit without it, too
+    step = StepSummary(7.6, None, 3, 1, 1, True, "host", 100.0, "collscope export perfetto")
+    (entry,) = entries(Answer(step))
+    assert (entry.cause, entry.certainty) == ("none", "likely")
+    assert "--step-ms" in entry.advice
+    assert "Nothing to fix" not in entry.advice
+    (entry,) = entries(Answer(replace(step, given_ms=7.5)))
+    assert entry.certainty == "certain"
 
 
 def test_three_causes_take_ten_lines() -> None:

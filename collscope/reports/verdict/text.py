@@ -102,6 +102,13 @@ def _nothing(step: StepSummary) -> VerdictEntry:
     if step.steps > 1:
         noise += f" (among the {step.steps} whole steps and between two starts)"
     advice = "Nothing to fix. The report shows what faster collectives would save."
+    slow_hosts = step.bound == "host" and step.given_ms is None
+    if slow_hosts:
+        advice = (
+            "The GPUs wait for their hosts throughout the step; the profiler alone may cause that. "
+            "Time steps without it, and give that time as --step-ms. If they are as long, launch "
+            "less: larger kernels, CUDA graphs, torch.compile."
+        )
     if unseen:
         advice = (
             "Trace all ranks: causes on untraced ranks, and which rank is late, are not "
@@ -112,7 +119,7 @@ def _nothing(step: StepSummary) -> VerdictEntry:
             "Kernels that may be collectives count as compute, so their waiting is not seen. Name "
             "them at ingest (--collective 'REGEX=Operation')."
         )
-    likely = unseen or step.kernels_in_doubt or step.steps < 2
+    likely = unseen or slow_hosts or step.kernels_in_doubt or step.steps < 2
     return VerdictEntry(
         "none", "likely" if likely else "certain", (), "",
         MsPerStep(0.0, 0.0, 0.0),
