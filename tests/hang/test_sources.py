@@ -181,7 +181,13 @@ def test_xid_lines_name_the_rank_of_the_process(tmp_path: Path) -> None:
 # --- RAS --------------------------------------------------------------------------
 
 
-def answer(counts: Sequence[int], missing: Sequence[int] = (), at: str = "13:00:00") -> str:
+def answer(
+    counts: Sequence[int],
+    missing: Sequence[int] = (),
+    at: str = "13:00:00",
+    *,
+    dead: bool = False,
+) -> str:
     def process(rank: int) -> dict[str, object]:
         return {"rank": rank, "host": "node", "pid": 100 + rank, "cuda_dev": rank}
 
@@ -190,7 +196,7 @@ def answer(counts: Sequence[int], missing: Sequence[int] = (), at: str = "13:00:
         for rank, made in enumerate(counts) if rank not in missing
     ]  # fmt: skip
     gone = [
-        {**process(rank), "status": {"unresponsive": True, "considered_dead": False}}
+        {**process(rank), "status": {"unresponsive": True, "considered_dead": dead}}
         for rank in missing
     ]
     return json.dumps({
@@ -250,6 +256,20 @@ def test_answers_of_the_service(
     for number, text in enumerate(texts):
         (tmp_path / f"ras.{number}.txt").write_text(text)
     assert of_files(tmp_path) == found
+
+
+@pytest.mark.parametrize(
+    ("dead", "reason"),
+    [
+        (True, "Rank 2 is dead according to the RAS service."),
+        (False, "Rank 2 does not answer the RAS service."),
+    ],
+)
+def test_a_rank_that_does_not_answer_is_not_called_dead(
+    tmp_path: Path, dead: bool, reason: str
+) -> None:
+    (tmp_path / "ras.txt").write_text(answer([9, 9, 0, 9], missing=[2], dead=dead))
+    assert judge(evidence_of([str(tmp_path)])).reasons[0] == reason
 
 
 def test_text_of_the_service_is_no_log(tmp_path: Path) -> None:
