@@ -31,6 +31,10 @@ def classes(report: Report) -> Iterable[str | Table]:
         return
     if any(row.kernel_ns for row in report.classes):
         yield _time_table(report.classes)
+        yield (
+            "timed: calls with kernel times. transfer us: mean over calls. wait us: mean over "
+            "kernels. kernels ms: sum over ranks."
+        )
     columns = [
         ("class", NUMBER),
         ("op", TEXT),

@@ -177,7 +177,7 @@ def _why(rank: RankRow, timeline: TimelineReport) -> str:
                 f"It inherits {us_or_ms(cause.inherited_ns)} of it by waiting in another "
                 f"group: rank {cause.first_rank} is the first cause."
             )
-    return f"The reason is not known: {idles[0].lower()}{idles[1:]}. {computes}"
+    return f"These totals do not show the reason: {idles[0].lower()}{idles[1:]}. {computes}"
 
 
 def _between(values: Sequence[int]) -> str:

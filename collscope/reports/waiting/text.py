@@ -145,6 +145,11 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
         ),
         (origin("rank_waits", rank=r.rank) for r in shown),
     )  # fmt: skip
+    yield (
+        "last in: calls at which the rank arrived last. late us: half of its lateness is in calls "
+        "with at least this lateness. costs others ms: waiting that the other ranks would save if "
+        "it arrived with the second last."
+    )
     if len(ranks) > len(shown):
         yield f"{count(len(ranks) - len(shown), 'more rank')} not shown (view rank_waits)."
 
@@ -320,14 +325,14 @@ def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
     incomplete = sum(c.incomplete for c in classes)
     if incomplete:
         yield (
-            f"{count(incomplete, 'call')} without the times of a rank (it has no trace, or "
-            "its trace does not include the call): the transfer is not known."
+            f"The transfer of {count(incomplete, 'call')} is not known: a rank has no trace, or "
+            "its trace does not include the call."
         )
     suspect = sum(c.suspect for c in classes)
     if suspect:
         yield (
-            f"{count(suspect, 'call')} whose shortest kernel contradicts the transfer on "
-            "aligned clocks by more than 10 %."
+            f"In {count(suspect, 'call')} the shortest kernel and the transfer on aligned clocks "
+            "differ by more than 10 % (call_times.suspect)."
         )
 
 
@@ -375,9 +380,10 @@ def _clocks(clocks: Sequence[ClockRow]) -> Iterable[str]:
         return
     largest = max(aligned, key=lambda c: abs(c.offset_ns))
     yield (
-        f"Clocks: offsets of up to {us_or_ms(abs(largest.offset_ns))} (rank {largest.rank}) "
-        f"removed, each known to {us_or_ms(max(c.error_ns for c in aligned))} (one standard "
-        "deviation, from the ends of synchronising collectives)."
+        "Clocks: collscope removed offsets of up to "
+        f"{us_or_ms(abs(largest.offset_ns))} (rank {largest.rank}). Each offset is known within "
+        f"{us_or_ms(max(c.error_ns for c in aligned))} (one standard deviation, from the ends of "
+        "synchronising collectives)."
     )
     if len(members) > 1:
         yield (
