@@ -23,8 +23,8 @@ from collscope.roofline.tables import BoundRow, RoofRow
 from collscope.units import count
 
 _LEGEND = (
-    "The value after a slash is that of the network. GPU, node GB/s: one direction. usable: part of "
-    "the line rate. source: src was read in the source, std comes from a data sheet or standard "
+    "The value after a slash is that of the network. GPU, node GB/s: one direction. usable: part "
+    "of the line rate. source: src was read in the source, std comes from a data sheet or standard "
     "that was not checked again, calc is computed, inf is inferred; high, medium, low: confidence."
 )
 _CHOICES = 2  # of the library's ranking, in a table

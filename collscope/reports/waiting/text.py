@@ -19,6 +19,7 @@ from collscope.reports.waiting.answer import (
 )
 from collscope.reports.waiting.drift import DriftRow
 from collscope.reports.waiting.hidden_cost import BesideRow
+from collscope.reports.waiting.late_ranks_text import in_time
 from collscope.reports.waiting.ranks import RankRow, RankWaits
 from collscope.units import count, figure, format_size, us_or_ms
 
@@ -147,8 +148,8 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
     )  # fmt: skip
     yield (
         "last in: calls at which the rank arrived last. late us: half of its lateness is in calls "
-        "with at least this lateness. costs others ms: waiting that the other ranks would save if "
-        "it arrived with the second last."
+        "with at least this lateness. costs others ms: waiting that the others would save "
+        f"{in_time(ranks)}."
     )
     if len(ranks) > len(shown):
         yield f"{count(len(ranks) - len(shown), 'more rank')} not shown (view rank_waits)."
