@@ -71,7 +71,7 @@ def test_the_step_time_says_what_the_profiler_costs(
     traces = sorted((recorded_jobs / "scheduled" / "default" / "ddp").glob(f"{kind}.*"))
     assert collscope("ingest", "trace", *traces, *db).code == 0
     text = " ".join(collscope("report", *db).out.split())
-    assert f"The traces have {told} activities: recording" in text
+    assert f"The traces have {told} activities. With" in text
     # the step without the profiler takes 61.7 ms: it was 1.29 and 1.64 times that
     assert ("up to 1.64 x" in text, "up to 1.42 x" in text) == (kind == "full", kind == "light")
     (recorded,) = re.findall(r"A step takes ([\d.]+) ms", text)
