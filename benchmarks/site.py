@@ -1,6 +1,6 @@
 """Measures what a site's ingest costs: by the byte, by the file and in the store, beside `cat`.
 
-    python benchmarks/site.py [--megabytes 32] [--files 400] [--rounds 3]
+    python benchmarks/site.py [--megabytes 32] [--files 400] [--rounds 3] [--ranks 1024]
 
 Processor time (user and system), with all child processes, of each command; `cat` reads the same
 files in the same round, and ratios are medians over the rounds. Memory is the peak of one process.
@@ -18,6 +18,7 @@ from statistics import median
 
 import msgspec
 from make_log import write_log
+from make_run import write_run
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACES = ROOT / "samples" / "traces" / "default"
@@ -67,6 +68,8 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=32)
     parser.add_argument("--files", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ranks", type=int, default=0, help="of a run with a log each, as well")
+    parser.add_argument("--lines", type=int, default=10_000, help="of each of these logs")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -84,6 +87,9 @@ def main() -> None:
                 part[part.index(b"\n") + 1 : part.rindex(b"\n") + 1]
             )
         compare("small", "log", sorted(small.iterdir()), folder, given.rounds)
+        if given.ranks:
+            write_run(folder / "run", given.ranks, given.lines)
+            compare("run", "log", sorted((folder / "run").iterdir()), folder, given.rounds)
         (folder / "traces").symlink_to(TRACES)
         compare("traces", "trace", sorted(TRACES.iterdir()), folder, given.rounds)
 

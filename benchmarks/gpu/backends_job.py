@@ -1,15 +1,17 @@
 """Decode steps with AllReduce by several backends: what a job wins beside what was predicted.
 
-    torchrun --nproc-per-node 2 benchmarks/gpu/backends_job.py OUT [BATCHES]
+    torchrun --nproc-per-node 2 benchmarks/gpu/backends_job.py OUT [BATCHES [HIDDEN_SIZES]]
 
 24 layers of two matrix products and an AllReduce, one CUDA graph a step. The backends take turns.
-OUT/steps.csv: batch, bytes of an AllReduce, backend, round, us a step on the slowest rank.
-OUT/BATCH.rankN.json: a trace of steps with NCCL (CUDA activities).
+OUT/steps.csv: hidden size, batch, bytes of an AllReduce, backend, round, us a step on the slowest
+rank.
+OUT/HIDDEN.BATCH.rankN.json: a trace of steps with NCCL (CUDA activities).
 """
 
 from __future__ import annotations
 
 import csv
+import ctypes
 import os
 import sys
 from collections.abc import Callable
@@ -22,36 +24,71 @@ import torch.distributed as dist
 import torch.distributed._symmetric_memory as symm
 from torch.profiler import ProfilerActivity, profile
 
-HIDDEN, LAYERS, ROUNDS, LAUNCHES = 4096, 24, 15, 20
+LAYERS, ROUNDS, LAUNCHES = 24, 15, 20
 ops = torch.ops.symm_mem
 
 
-def weights() -> list[tuple[torch.Tensor, torch.Tensor]]:
+def weights(hidden: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """This rank's half of every layer."""
-    half = HIDDEN // 2
+    half = hidden // 2
     return [
         (
-            torch.randn(HIDDEN, half, device="cuda", dtype=torch.bfloat16) / 64,
-            torch.randn(half, HIDDEN, device="cuda", dtype=torch.bfloat16) / 64,
+            torch.randn(hidden, half, device="cuda", dtype=torch.bfloat16) / 64,
+            torch.randn(half, hidden, device="cuda", dtype=torch.bfloat16) / 64,
         )
         for _ in range(LAYERS)
     ]
 
 
-def reducers(batch: int, group: Any) -> dict[str, tuple[torch.Tensor, Callable[[], torch.Tensor]]]:  # noqa: ANN401
+class Memory:
+    """Bytes on the GPU that torch takes without a copy."""
+
+    def __init__(self, address: int, size: int) -> None:
+        """At an address."""
+        self.__cuda_array_interface__ = {
+            "data": (address, False), "shape": (size,), "typestr": "|u1", "version": 2,
+        }  # fmt: skip
+
+
+def in_window(batch: int, hidden: int) -> torch.Tensor:
+    """Memory in a symmetric window of NCCL's, without multicast."""
+    nccl, size = ctypes.CDLL("libnccl.so.2"), batch * hidden * 2
+    memory, window = ctypes.c_void_p(), ctypes.c_void_p()
+    comm = ctypes.c_void_p(dist.group.WORLD._get_backend(torch.device("cuda"))._comm_ptr())
+    symmetric = 1  # NCCL_WIN_COLL_SYMMETRIC
+    bytes_ = ctypes.c_size_t(size)
+    failed = nccl.ncclMemAlloc(ctypes.byref(memory), bytes_) or nccl.ncclCommWindowRegister(
+        comm, memory, bytes_, ctypes.byref(window), symmetric
+    )
+    if failed or not window.value:
+        raise RuntimeError(f"NCCL registers no window: {failed}")
+    data = torch.as_tensor(Memory(memory.value or 0, size), device="cuda")
+    return data.view(torch.bfloat16).view(batch, hidden)
+
+
+def reducers(
+    batch: int,
+    hidden: int,
+    group: Any,  # noqa: ANN401
+) -> dict[str, tuple[torch.Tensor, Callable[[], torch.Tensor]]]:
     """By backend the tensor that is reduced, and the call, whose value is the result."""
-    plain = torch.empty(batch, HIDDEN, dtype=torch.bfloat16, device="cuda")
-    one, two = (symm.empty(batch, HIDDEN, dtype=torch.bfloat16, device="cuda") for _ in range(2))
+    plain = torch.empty(batch, hidden, dtype=torch.bfloat16, device="cuda")
+    one, two = (symm.empty(batch, hidden, dtype=torch.bfloat16, device="cuda") for _ in range(2))
     for tensor in (one, two):
         symm.rendezvous(tensor, group=group)
+    window = in_window(batch, hidden)
 
-    def nccl() -> torch.Tensor:
-        dist.all_reduce(plain)
-        return plain
+    def by_nccl(data: torch.Tensor) -> Callable[[], torch.Tensor]:
+        def call() -> torch.Tensor:
+            dist.all_reduce(data)
+            return data
+
+        return call
 
     name = group.group_name
     return {
-        "nccl": (plain, nccl),
+        "nccl": (plain, by_nccl(plain)),
+        "nccl-window": (window, by_nccl(window)),
         "torch-one-shot": (one, lambda: ops.one_shot_all_reduce(one, "sum", name)),
         "torch-two-shot": (two, lambda: ops.two_shot_all_reduce_(two, "sum", name)),
     }
@@ -104,34 +141,57 @@ def step_us(graph: torch.cuda.CUDAGraph, host: Any) -> float:  # noqa: ANN401
 def main() -> None:
     """Time the steps, then trace some."""
     out = Path(sys.argv[1])
-    batches = [int(n) for n in (sys.argv[2] if len(sys.argv) > 2 else "1,32,256").split(",")]
+    batches, widths = (
+        [int(n) for n in (sys.argv[place] if len(sys.argv) > place else default).split(",")]
+        for place, default in ((2, "1,32,256"), (3, "4096"))
+    )
     out.mkdir(parents=True, exist_ok=True)
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     dist.init_process_group("cpu:gloo,cuda:nccl")
     rank, group = dist.get_rank(), dist.group.WORLD
     host = dist.new_group(backend="gloo", timeout=timedelta(seconds=60))
-    layers, rows = weights(), []
-    for batch in batches:
-        x = torch.randn(batch, HIDDEN, device="cuda", dtype=torch.bfloat16)
-        kept = reducers(batch, group)  # their memory must outlive the graphs
-        graphs = {name: step_graph(layers, x, how) for name, how in kept.items()}
-        names = list(graphs)
-        for turn in range(ROUNDS):
-            for place in range(len(names)):
-                name = names[(place + turn) % len(names)]
-                rows.append([batch, batch * HIDDEN * 2, name, turn, step_us(graphs[name], host)])
-        with profile(activities=[ProfilerActivity.CUDA]) as recorded:
-            for _ in range(8):
-                graphs["nccl"].replay()
-            torch.cuda.synchronize()
-        recorded.export_chrome_trace(str(out / f"{batch}.rank{rank}.json"))
-    if rank == 0:
-        with (out / "steps.csv").open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["batch", "size_bytes", "backend", "round", "us"])
-            writer.writerows(rows)
+    dist.all_reduce(torch.ones(1, device="cuda"))  # NCCL connects
+    rows: list[list[object]] = []
+    kept = []  # memory that the other rank knows
+    for hidden in widths:
+        layers = weights(hidden)
+        for batch in batches:
+            x = torch.randn(batch, hidden, device="cuda", dtype=torch.bfloat16)
+            how = reducers(batch, hidden, group)
+            kept.append(how)
+            graphs = {name: step_graph(layers, x, one) for name, one in how.items()}
+            rows += in_turns(graphs, host, [hidden, batch, batch * hidden * 2])
+            with profile(activities=[ProfilerActivity.CUDA]) as recorded:
+                for _ in range(8):
+                    graphs["nccl"].replay()
+                torch.cuda.synchronize()
+            recorded.export_chrome_trace(str(out / f"{hidden}.{batch}.rank{rank}.json"))
+            if rank == 0:
+                write(out / "steps.csv", rows)
     sys.stdout.flush()
     os._exit(0)
+
+
+def in_turns(
+    graphs: dict[str, torch.cuda.CUDAGraph],
+    host: Any,  # noqa: ANN401
+    head: list[object],
+) -> list[list[object]]:
+    """A row of each backend and round; each round begins with another backend."""
+    names, rows = list(graphs), []
+    for turn in range(ROUNDS):
+        for place in range(len(names)):
+            name = names[(place + turn) % len(names)]
+            rows.append([*head, name, turn, step_us(graphs[name], host)])
+    return rows
+
+
+def write(path: Path, rows: list[list[object]]) -> None:
+    """All rows so far."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["hidden", "batch", "size_bytes", "backend", "round", "us"])
+        writer.writerows(rows)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
     torchrun --nproc-per-node 2 benchmarks/gpu/backends_peer.py OUT.csv [SIZES [PAIRS]]
     python benchmarks/gpu/backends_peer.py --beside OUT.csv ROWS.csv    # needs no torch
 
-A graph of 60 calls and one of 10 are launched ten times each, on the host's clock, until all work
-is done: the difference over 500 calls is a call. What starts and ends a launch cancels out. One
-backend after the other, no turns. Time of the slowest rank, median over the pairs of graphs.
+A graph of 60 calls, each behind a copy of 96 MiB and what writes the data, and one of 10 are
+launched ten times each, on the host's clock, until all work is done: the difference over 500 calls
+is a call with its copy. What starts and ends a launch cancels out. The same without the calls is
+taken off. One backend after the other, no turns. Time of the slowest rank, median over the pairs of
+graphs.
 """
 
 from __future__ import annotations
@@ -25,21 +27,24 @@ PAIRS = 21
 SHORT, LONG, LAUNCHES = 10, 60, 10
 
 
-def calls_of(torch: Any, size: int) -> Iterator[tuple[str, Callable[[], Any]]]:  # noqa: ANN401
-    """Backends by name, each with its call."""
+def calls_of(torch: Any, size: int) -> Iterator[tuple[str, Any, Callable[[], Any]]]:  # noqa: ANN401
+    """Backends by name, each with its data and its call."""
     import torch.distributed._symmetric_memory as symm  # noqa: PLC0415
+    from backends_job import in_window  # noqa: PLC0415
 
     dist = torch.distributed
     group = dist.group.WORLD
     plain = torch.zeros(size // 2, dtype=torch.bfloat16, device="cuda")
-    yield "nccl", lambda: dist.all_reduce(plain)
+    yield "nccl", plain, lambda: dist.all_reduce(plain)
+    window = in_window(1, size // 2)
+    yield "nccl-window", window, lambda: dist.all_reduce(window)
     one, two = (symm.empty(size // 2, dtype=torch.bfloat16, device="cuda") for _ in range(2))
     for tensor in (one, two):
         symm.rendezvous(tensor, group=group)
         tensor.zero_()
     ops = torch.ops.symm_mem
-    yield "torch-one-shot", lambda: ops.one_shot_all_reduce(one, "sum", group.group_name)
-    yield "torch-two-shot", lambda: ops.two_shot_all_reduce_(two, "sum", group.group_name)
+    yield "torch-one-shot", one, lambda: ops.one_shot_all_reduce(one, "sum", group.group_name)
+    yield "torch-two-shot", two, lambda: ops.two_shot_all_reduce_(two, "sum", group.group_name)
 
 
 def captured(torch: Any, call: Callable[[], Any], calls: int) -> Any:  # noqa: ANN401
@@ -63,16 +68,33 @@ def seconds(torch: Any, graph: Any, host: Any) -> float:  # noqa: ANN401
     return time.perf_counter() - begin
 
 
-def times_us(torch: Any, call: Callable[[], Any], pairs: int, host: Any) -> float:  # noqa: ANN401
-    """Microseconds of a call on the slowest rank."""
-    call()
+def times_us(
+    torch: Any,  # noqa: ANN401
+    data: Any,  # noqa: ANN401
+    call: Callable[[], Any],
+    pairs: int,
+    host: Any,  # noqa: ANN401
+) -> float:
+    """Microseconds that a call adds on the slowest rank."""
+    source, target = (torch.zeros(24 << 20, device="cuda") for _ in range(2))
+
+    def before() -> None:
+        target.copy_(source)
+        data.zero_()
+
+    def both() -> None:
+        before()
+        call()
+
+    both()
     torch.cuda.synchronize()
-    short, long = captured(torch, call, SHORT), captured(torch, call, LONG)
+    graphs = [[captured(torch, one, n) for n in (SHORT, LONG)] for one in (both, before)]
     found = []
     for _ in range(pairs):
-        both = torch.tensor([seconds(torch, graph, host) for graph in (short, long)])
-        torch.distributed.all_reduce(both, op=torch.distributed.ReduceOp.MAX, group=host)
-        found.append(float(both[1] - both[0]) * 1e6 / (LAUNCHES * (LONG - SHORT)))
+        times = torch.tensor([[seconds(torch, g, host) for g in of_one] for of_one in graphs])
+        torch.distributed.all_reduce(times, op=torch.distributed.ReduceOp.MAX, group=host)
+        with_calls, without = (times[:, 1] - times[:, 0]).tolist()
+        found.append((with_calls - without) * 1e6 / (LAUNCHES * (LONG - SHORT)))
     return statistics.median(found)
 
 
@@ -92,9 +114,9 @@ def measure(out: str, sizes: Sequence[int], pairs: int) -> None:
     host = dist.new_group(backend="gloo", timeout=timedelta(seconds=60))
     rows = []
     for size in sizes:
-        for name, call in calls_of(torch, size):
+        for name, data, call in calls_of(torch, size):
             try:
-                rows.append([size, name, times_us(torch, call, pairs, host)])
+                rows.append([size, name, times_us(torch, data, call, pairs, host)])
             except RuntimeError as error:  # noqa: PERF203 - a size and backend
                 print(f"{size} {name}: {str(error).splitlines()[0]}", file=sys.stderr)
     if dist.get_rank() == 0:

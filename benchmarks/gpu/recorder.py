@@ -1,7 +1,9 @@
 """Jobs for the recorder on GPUs: torchrun recorder.py CASE OUT. recorder.sh runs them all.
 
 Recorded beside NCCL's log and a Kineto trace: mixed, ddp, fsdp, graph, late. Without either: cost
-(levels alternate every 20 steps within one process) and small (a loop of 8 KiB AllReduces).
+(levels alternate every 20 steps within one process) and small (a loop of 8 KiB AllReduces); turns
+(the same loops by processes with no plugin and with each level, which take turns: two ranks each).
+OUT/CASE.rounds.json has the time of each round.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import random
 import statistics
 import sys
 import time
@@ -23,12 +26,18 @@ from torch.profiler import ProfilerActivity, profile
 
 Step = Callable[[], None]
 
+LEVELS = ("off", "calls", "sampled", "all")
+PAIR = 2  # ranks of a job in turns
+
 case, out = sys.argv[1], Path(sys.argv[2])
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 local = rank % torch.cuda.device_count()  # ranks may share a GPU
 torch.cuda.set_device(local)
 device = torch.device("cuda", local)
-dist.init_process_group("nccl", device_id=device)
+if case == "turns":
+    dist.init_process_group("gloo")
+else:
+    dist.init_process_group("nccl", device_id=device)
 torch.manual_seed(rank)
 
 
@@ -41,7 +50,9 @@ def model(width: int, layers: int) -> nn.Module:
     return nn.Sequential(*layer).to(device)
 
 
-def training(wrapped: nn.Module, width: int, tokens: int) -> Step:
+def training(
+    wrapped: nn.Module, width: int, tokens: int, group: dist.ProcessGroup | None = None
+) -> Step:
     """One step of training, and an AllReduce of its loss."""
     optimizer = torch.optim.AdamW(wrapped.parameters())
 
@@ -50,15 +61,22 @@ def training(wrapped: nn.Module, width: int, tokens: int) -> Step:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        dist.all_reduce(loss.detach().clone())
+        dist.all_reduce(loss.detach().clone(), group=group)
 
     return step
 
 
-def ddp(width: int = 1024, layers: int = 6, tokens: int = 512) -> Step:
+def ddp(
+    width: int = 1024,
+    layers: int = 6,
+    tokens: int = 512,
+    group: dist.ProcessGroup | None = None,
+) -> Step:
     """Gradients in buckets."""
-    wrapped = nn.parallel.DistributedDataParallel(model(width, layers), device_ids=[local])
-    return training(wrapped, width, tokens)
+    wrapped = nn.parallel.DistributedDataParallel(
+        model(width, layers), device_ids=[local], process_group=group
+    )
+    return training(wrapped, width, tokens, group)
 
 
 def fsdp() -> Step:
@@ -155,7 +173,7 @@ def recorded() -> None:
         for _ in range(8):
             step()
         torch.cuda.synchronize()
-    p.export_chrome_trace(str(out / f"{case}.rank{rank}.json.gz"))
+    p.export_chrome_trace(str(out / f"{case}.rank{rank}.json"))
     for _ in range(100):
         step()
     torch.cuda.synchronize()
@@ -170,20 +188,21 @@ def level_setter() -> Callable[[str], None]:
     return lambda level: library.collscope_recorder_level(level.encode())
 
 
-def alternate(
-    step: Step, levels: tuple[str, ...], rounds: int, steps: int
-) -> dict[str, list[float]]:
-    """Mean time of a step in ms for each level, per round; all ranks change at the same step."""
+def alternate(step: Step, rounds: int, steps: int, settle: int) -> dict[str, list[float]]:
+    """Mean time of a step in ms for each level, per round; all ranks change at the same step.
+
+    settle  steps behind each change that are not timed
+    """
     set_level = level_setter()
-    found: dict[str, list[float]] = {level: [] for level in levels}
+    found: dict[str, list[float]] = {level: [] for level in LEVELS}
     for number in range(rounds):
-        # Each level comes first, second and third as often.
-        turn = number % len(levels)
-        for level in levels[turn:] + levels[:turn]:
-            torch.cuda.synchronize()
+        # Each level comes first, second and so on as often.
+        turn = number % len(LEVELS)
+        for level in LEVELS[turn:] + LEVELS[:turn]:
             set_level(level)
-            dist.barrier()
-            torch.cuda.synchronize()
+            for _ in range(settle):
+                step()
+                torch.cuda.synchronize()
             begin = time.perf_counter()
             for _ in range(steps):
                 step()
@@ -193,42 +212,123 @@ def alternate(
 
 
 def verdict(found: dict[str, list[float]]) -> dict[str, dict[str, float]]:
-    """For each level the mean excess over the first in the same round, in percent, and the upper
-    bound of its 95 % interval."""
-    levels = list(found)
-    answer = {levels[0]: {"ms": statistics.mean(found[levels[0]])}}
-    for level in levels[1:]:
-        excess = [100 * (a / b - 1) for a, b in zip(found[level], found[levels[0]], strict=True)]
-        error = statistics.stdev(excess) / len(excess) ** 0.5
-        answer[level] = {
-            "ms": statistics.mean(found[level]),
-            "excess_percent": statistics.mean(excess),
-            "median_percent": statistics.median(excess),
-            "upper_95_percent": statistics.mean(excess) + 1.96 * error,
-        }
+    """For each level the excess of its time over the first's, in percent, with the 95 % interval
+    of rounds drawn again: of all the time, and of the median round."""
+    draw = random.Random(1)
+    base, *levels = found
+    rounds = len(found[base])
+    answer = {base: {"ms": statistics.mean(found[base]), "median": statistics.median(found[base])}}
+    resampled = [[draw.randrange(rounds) for _ in range(rounds)] for _ in range(500)]
+    for level in levels:
+        excess: list[list[float]] = [[], []]
+        for rows in (range(rounds), *resampled):
+            own, other = [found[level][i] for i in rows], [found[base][i] for i in rows]
+            excess[0].append(100 * (sum(own) / sum(other) - 1))
+            excess[1].append(100 * (statistics.median(own) / statistics.median(other) - 1))
+        answer[level] = {"ms": statistics.mean(found[level])}
+        for name, (measured_excess, *drawn) in zip(("sum", "median"), excess, strict=True):
+            drawn.sort()
+            answer[level] |= {
+                f"{name}_percent": measured_excess,
+                f"{name}_low_95": drawn[12],
+                f"{name}_high_95": drawn[-13],
+            }
     return answer
+
+
+def blocking(group: dist.ProcessGroup | None = None) -> Step:
+    """Products of matrices and six collectives, 8 KiB to 64 MiB."""
+    a = torch.randn(4096, 4096, device=device, dtype=torch.bfloat16) / 64
+    sums = [torch.zeros(n, device=device) for n in (2048, 128 << 10, 2 << 20, 16 << 20)]
+    part = torch.zeros(4 << 20, device=device)
+    gathered = torch.zeros(8 << 20, device=device)
+
+    def step() -> None:
+        b = a
+        for data in sums:
+            for _ in range(3):
+                b = b @ a
+            dist.all_reduce(data, group=group)
+        dist.reduce_scatter_tensor(part, gathered, group=group)
+        dist.all_gather_into_tensor(gathered, part, group=group)
+
+    return step
 
 
 def measured() -> None:
     """Cost of each level against none, as a line of JSON."""
     if case == "cost":
-        step, steps, rounds = ddp(512, 4, 256), 20, 102
+        step, steps, rounds, settle = blocking(), 20, 120, 1
     else:
-        data = torch.ones(2048, device=device)
-        step, steps, rounds = (lambda: dist.all_reduce(data)), 500, 60
+        step, steps, rounds, settle = small(None), 25, 3000, 5
     for _ in range(50):
         step()
-    levels = ("off", "calls", "sampled", "all")
-    if not os.environ.get("NCCL_PROFILER_PLUGIN"):
-        levels = ("none",)
-    found = alternate(step, levels, rounds, steps)
+    report_cost(alternate(step, rounds, steps, settle), steps)
+
+
+def small(group: dist.ProcessGroup | None) -> Step:
+    """An AllReduce of 8 KiB."""
+    data = torch.ones(2048, device=device)
+    return lambda: dist.all_reduce(data, group=group)
+
+
+def report_cost(found: dict[str, list[float]], steps: int, name: str = case) -> None:
+    """Rounds into a file, and what they amount to as a line."""
     if rank == 0:
+        (out / f"{name}.rounds.json").write_text(json.dumps(found))
         setting = os.environ.get("SETTING", "")
-        line = {"case": case, "setting": setting, "steps": steps * rounds, **verdict(found)}
+        line = {"case": name, "setting": setting, "steps": steps, **verdict(found)}
         print("COST " + json.dumps(line), flush=True)
 
 
-if case in ("cost", "small"):
+def turns() -> None:
+    """Loops of jobs that take turns: without a plugin, and with one at each level."""
+    plugin, levels = os.environ.pop("NCCL_PROFILER_PLUGIN"), ("none", *LEVELS)
+    own = rank // PAIR
+    if levels[own] != "none":
+        os.environ |= {"NCCL_PROFILER_PLUGIN": plugin, "COLLSCOPE_RECORDER_LEVEL": levels[own]}
+    pairs = [list(range(i, i + PAIR)) for i in range(0, world, PAIR)]
+    groups = [dist.new_group(pair, backend="nccl") for pair in pairs]
+    reduce, products = small(groups[own]), blocking(groups[own])
+    jobs = {  # each with the calls after which the host waits, how often a turn has them, and turns
+        "turns-small": (reduce, 1, 50, 400),
+        "turns-pipelined": (reduce, 100, 1, 400),
+        "turns-blocking": (products, 1, 5, 200),
+    }
+    for step, *_ in jobs.values():
+        for _ in range(30):
+            step()
+    torch.cuda.synchronize()
+    for name, (step, calls, repeats, rounds) in jobs.items():
+        found: dict[str, list[float]] = {level: [] for level in levels}
+        for number in range(rounds):
+            for level in levels[number % len(levels) :] + levels[: number % len(levels)]:
+                dist.barrier()  # gloo: those whose turn it is not sleep
+                if level == levels[own]:
+                    found[level].append(turn_ms(reduce, step, calls, repeats))
+        every: list[dict[str, list[float]]] = [{}] * world
+        dist.all_gather_object(every, found)
+        report_cost({level: every[PAIR * i][level] for i, level in enumerate(levels)}, rounds, name)
+
+
+def turn_ms(reduce: Step, step: Step, calls: int, repeats: int) -> float:
+    """Mean time of a step in one turn."""
+    for _ in range(5):
+        reduce()
+        torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(repeats):
+        for _ in range(calls):
+            step()
+        torch.cuda.synchronize()
+    return (time.perf_counter() - begin) * 1e3 / (repeats * calls)
+
+
+if case == "turns":
+    turns()
+    dist.barrier()
+    sys.stdout.flush()
+elif case in ("cost", "small"):
     measured()
 else:
     recorded()

@@ -1,54 +1,65 @@
 #!/usr/bin/env bash
-# The recorder on GPUs: jobs recorded beside NCCL's log and Kineto traces, and what each level costs.
-# Packs what came: OUT/recorder.tar.xz. About five minutes on two H200; needs PyTorch, cmake, g++.
+# The recorder on GPUs: jobs recorded beside NCCL's log and Kineto traces, and what each level costs,
+# with PyTorch's own NCCL and others that are preloaded. Packs what came: OUT/NAME.tar.xz and
+# OUT/cost.jsonl. About three minutes a library on two H200; needs PyTorch, g++.
 #
-#   benchmarks/gpu/recorder.sh OUT
+#   benchmarks/gpu/recorder.sh OUT torch [NAME=LIBNCCL ...]
+#
+# CASES names the cases; END the seconds after which no further one begins.
 set -uo pipefail
 out=$(realpath "${1:?folder}")
+shift
 here=$(dirname "$(realpath "$0")")
 root=$(realpath "$here/../..")
 work=$(mktemp -d)
 begin=$SECONDS
+all=mixed/all,late/all,graph/all,ddp/all,fsdp/all,cost,small,turns,fsdp/sampled,mixed/proxy
 
+plugin=$work/libcollscope-recorder.so
 g++ -std=c++20 -O2 -DNDEBUG -fPIC -fvisibility=hidden -fvisibility-inlines-hidden -shared \
     -Wl,-z,nodelete -Wl,--no-undefined -static-libstdc++ -static-libgcc \
     "-Wl,--version-script=$root/native/recorder/exports.map" "$root"/native/recorder/*.cpp \
-    -o "$work/libcollscope-recorder.so" -lpthread -ldl || exit 1
+    -o "$plugin" -lpthread -ldl || exit 1
 echo "built after $((SECONDS - begin)) s"
-plugin=$work/libcollscope-recorder.so
+nvidia-smi --query-gpu=name,driver_version,clocks.sm --format=csv | tee "$out/gpus.csv"
 
-run() { # SECONDS CASE FOLDER [NAME=VALUE ...]; a job that fails does not keep the others out
-    local limit=$1 name=$2 folder=$3
-    shift 3
+run() { # SECONDS RANKS CASE FOLDER LIBRARY [NAME=VALUE ...]; a job that fails does not keep the others out
+    local limit=$1 ranks=$2 name=$3 folder=$4 library=$5
+    shift 5
+    if ((SECONDS - begin > ${END:-100000})); then
+        echo "$name $folder: no time left"
+        return
+    fi
     mkdir -p "$folder"
-    timeout "$limit" env COLLSCOPE_RECORDER_DIR="$folder" "$@" \
-        torchrun --nproc_per_node "${RANKS:-2}" "$here/recorder.py" "$name" "$folder" \
+    [ "$library" = torch ] || set -- LD_PRELOAD="$library" "$@"
+    timeout -k 5 "$limit" env COLLSCOPE_RECORDER_DIR="$folder" NCCL_PROFILER_PLUGIN="$plugin" "$@" \
+        torchrun --standalone --nproc_per_node "$ranks" "$here/recorder.py" "$name" "$folder" \
         >"$folder/stdout.txt" 2>&1
-    echo "$name $(basename "$folder"): status $? after $((SECONDS - begin)) s"
-    sed -n 's/^COST //p' "$folder/stdout.txt" | tee -a "$work/cost.jsonl"
+    echo "$name ${folder#"$work/"}: status $? after $((SECONDS - begin)) s"
+    sed -n 's/^COST //p' "$folder/stdout.txt" | tee -a "$out/cost.jsonl" | cut -c1-700
 }
 
-recorded() { # CASE LEVEL
-    run 60 "$1" "$work/$1-$2" NCCL_PROFILER_PLUGIN="$plugin" COLLSCOPE_RECORDER_LEVEL="$2" \
-        NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,SHM,GRAPH,TUNING,COLL,PROFILE \
-        NCCL_DEBUG_FILE="$work/$1-$2/log.%h.%p"
+of_library() { # NAME LIBRARY
+    local folder=$work/$1 library=$2 one name level
+    for one in $(tr , ' ' <<<"${CASES:-$all}"); do
+        name=${one%/*} level=${one#*/}
+        case $one in
+        cost | small) run 120 "${RANKS:-2}" "$name" "$folder/$name" "$library" SETTING="$1" ;;
+        turns) run 150 10 turns "$folder/turns" "$library" SETTING="$1" ;;
+        *)
+            run 90 "${RANKS:-2}" "$name" "$folder/$name-$level" "$library" \
+                COLLSCOPE_RECORDER_LEVEL="$level" \
+                NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,SHM,GRAPH,TUNING,COLL,PROFILE \
+                NCCL_DEBUG_FILE="$folder/$name-$level/log.%h.%p"
+            ;;
+        esac
+    done
+    find "$folder" \( -path '*/cost/*' -o -path '*/small/*' -o -path '*/turns/*' \) -name '*.collrec' \
+        -size +400k -delete # long ones, of which the lines above tell all
+    tar -C "$folder" -cf - . | xz -6 -T0 >"$out/$1.tar.xz"
 }
 
-nvidia-smi --query-gpu=name,driver_version,clocks.sm --format=csv >"$work/gpus.csv"
-recorded mixed all
-recorded late all
-recorded graph all
-recorded ddp all
-recorded fsdp sampled
-recorded mixed proxy
-for turn in 1 2; do
-    run 60 small "$work/small-none-$turn" SETTING=none
-    run 60 small "$work/small-loaded-$turn" SETTING=loaded NCCL_PROFILER_PLUGIN="$plugin"
+for library in "$@"; do
+    of_library "${library%%=*}" "${library#*=}"
 done
-run 90 cost "$work/cost-loaded" SETTING=loaded NCCL_PROFILER_PLUGIN="$plugin"
-run 60 cost "$work/cost-none" SETTING=none
-
-rm "$plugin"
-find "$work" -type f -exec ls -l {} +
-tar -C "$work" -cf - . | xz -6 -T8 >"$out/recorder.tar.xz"
 ls -l "$out"

@@ -6,12 +6,15 @@
 It needs PyTorch alone and imports nothing of collscope: copied to another machine it runs there.
 Its rows are a replay CSV (schemas/replay-csv.md) with a label for each backend.
 
-A sample is the mean time of a graph's calls on the slowest rank. The backends take turns, so that
-drift meets all of them. A row holds all samples of a launch: launches differ by more than samples,
-so start it several times, with --round 1 --append and so on. Before and after its samples each
-backend's result is compared with the expected sum, element by element, in a graph. A backend that
-cannot run leaves a row with the reason. One that hangs or ends the process is left out after
-torchrun's restart, and in further launches.
+A sample is what a call adds on the slowest rank to a graph in which each call follows compute: a
+matrix product that reads more than the L2 cache holds, and what writes the data. Calls that follow
+each other alone would show launches that a job's compute hides (3 to 5 us of NCCL's on two H100),
+and data that stay in the cache. The backends take turns, so that drift meets all of them. A row
+holds all samples of a launch: launches differ by more than samples, so start it several times, with
+--round 1 --append and so on. Before and after its samples each backend's result is compared with
+the expected sum, element by element, in a graph. A backend that cannot run leaves a row with the
+reason. One that hangs or ends the process is left out after torchrun's restart, and in further
+launches.
 
 NVLink multicast stays off, in NCCL too, but with --multimem.
 """
@@ -46,12 +49,16 @@ COLUMNS = (
     "samples_us",
 )  # fmt: skip
 METHOD = (
-    "Graphs of {calls} calls between two events, launched until {target_ms:g} ms have passed or"
-    " more; a sample is a call's mean on the slowest rank; backends take turns."
+    "Graphs of {calls} calls, each behind a matrix product, and graphs of these products alone,"
+    " between two events, launched until {target_ms:g} ms have passed or more; a sample is what a"
+    " call adds on the slowest rank; backends take turns."
 )
 _CALLS = 20  # of a graph: many more than the microseconds that its launch takes
 _TARGET_MS = 5.0  # of a sample
 _MOST_LAUNCHES = 20  # of a graph in a sample
+_TOKENS = 16  # rows of the matrix products, as few as a decode step has
+_CACHES = 1.25  # of the L2 cache are the weights that a product reads
+_LEAST_WEIGHTS = 64 << 20  # bytes of them, where the size of the cache is not known
 _EXACT = 256  # whole numbers to which a bfloat16 is exact
 _MULTICAST_OFF = {
     "NCCL_NVLS_ENABLE": "0",
@@ -62,6 +69,7 @@ _SYMMETRIC_WINDOW = 1  # NCCL_WIN_COLL_SYMMETRIC of nccl.h
 _RESTART = 75  # exit status of a rank whose backend hangs: torchrun starts all ranks again
 _LINE = 300  # characters of a message
 _LEFT_OUT = "left out: "
+_HIDDEN = "its time is less than what the compute beside it differs by"
 SHARED = ", shared by ranks"  # behind the name of a GPU that several ranks share
 
 
@@ -144,10 +152,42 @@ class _Gpu:
         self.device = torch.device("cuda", torch.cuda.current_device())
         self.name = torch.cuda.get_device_name() + (SHARED if gpus < local_ranks else "")
         self.runtime = f"cuda {torch.version.cuda}" if torch.version.cuda else "hip"
+        self._operands: tuple[Any, ...] | None = None
+
+    def compute(self) -> None:
+        """What runs before a call, as in a step that decodes."""
+        torch = self._torch
+        if self._operands is None:
+            cache = getattr(torch.cuda.get_device_properties(self.device), "L2_cache_size", 0)
+            width = int((max(cache * _CACHES, _LEAST_WEIGHTS) / 2) ** 0.5) // 256 * 256 + 256
+            made = {"dtype": torch.bfloat16, "device": self.device}
+            self._operands = (
+                torch.randn(_TOKENS, width, **made),
+                torch.randn(width, width, **made),
+                torch.empty(_TOKENS, width, **made),
+            )
+        tokens, weights, result = self._operands
+        torch.mm(tokens, weights, out=result)
 
     def synchronize(self) -> None:
         """Wait for all work, and raise what went wrong in it."""
         self._torch.cuda.synchronize()
+
+    def timed(self, prepared: Prepared, calls: int) -> tuple[Callable[[], None], ...]:
+        """What launches a graph of so many calls behind compute, and one of this compute alone."""
+
+        def write() -> None:
+            self.compute()
+            prepared.data.zero_()  # sums of zeros stay numbers, however often they are made
+
+        def write_and_call() -> None:
+            write()
+            prepared.call()
+
+        write_and_call()  # libraries make handles, which no capture allows
+        self.synchronize()
+        made = (prepared._replace(call=how) for how in (write_and_call, write))
+        return tuple(self.graph(one, calls)[0] for one in made)
 
     def graph(self, prepared: Prepared, calls: int) -> tuple[Callable[[], None], Any]:
         """What launches a graph of so many calls, and the result of its last one."""
@@ -186,6 +226,12 @@ class _Processor:
 
     def synchronize(self) -> None:
         """Nothing runs on."""
+
+    def timed(self, prepared: Prepared, calls: int) -> tuple[Callable[[], None], ...]:
+        """What makes so many calls: the processor has no launches to hide."""
+        launch, _ = self.graph(prepared, calls)
+        prepared.data.zero_()
+        return (launch,)
 
     def graph(self, prepared: Prepared, calls: int) -> tuple[Callable[[], None], Any]:
         """What makes so many calls, and a tensor that holds the result of the last one."""
@@ -453,7 +499,8 @@ class Ready(NamedTuple):
 
     prepared: Prepared
     check: Callable[[], int]  # wrong elements over all ranks, of another launch
-    launch: Callable[[], None]  # the graph that is timed
+    # the graph that is timed, and what of it is not the call's
+    launches: tuple[Callable[[], None], ...]
 
 
 def pattern(torch: Any, rank: int, count: int, like: Any) -> Any:  # noqa: ANN401
@@ -472,13 +519,11 @@ def prepare(job: Job, make: Backend, point: Point) -> Ready:
     # A second call meets buffers that the first one used; of many ranks its sum would be rounded.
     chain = 2 if job.ranks.world**2 <= _EXACT else 1
     launch, result = in_step(job, lambda: job.machine.graph(prepared, chain))
-    ready = Ready(prepared, functools.partial(_wrong, job, prepared, launch, result, chain), launch)
+    ready = Ready(prepared, functools.partial(_wrong, job, prepared, launch, result, chain), ())
     wrong = in_step(job, ready.check)
     if wrong:
         return ready._replace(check=lambda: wrong)
-    timed, _ = in_step(job, lambda: job.machine.graph(prepared, _CALLS))
-    prepared.data.zero_()  # sums of zeros stay numbers, however often they are made
-    return ready._replace(launch=timed)
+    return ready._replace(launches=in_step(job, lambda: job.machine.timed(prepared, _CALLS)))
 
 
 def _once(job: Job, prepared: Prepared) -> None:
@@ -536,11 +581,17 @@ def one_line(error: BaseException) -> str:
     return re.sub(r"[^ -~]", "?", text)[:_LINE]
 
 
-def sample_us(job: Job, launch: Callable[[], None], launches: int) -> float:
-    """Mean time of a call on the slowest rank."""
+def sample_us(job: Job, ready: Ready, number: int) -> float:
+    """What a call adds on the slowest rank: the whole less the compute alone."""
+    total, *others = (graph_us(job, launch, number) for launch in ready.launches)
+    return total - sum(others)
+
+
+def graph_us(job: Job, launch: Callable[[], None], number: int) -> float:
+    """A call's part of a graph on the slowest rank, over so many launches of it."""
     job.machine.synchronize()
     job.ranks.barrier()
-    return job.ranks.slowest(job.machine.elapsed_us(launch, launches) / (launches * _CALLS))
+    return job.ranks.slowest(job.machine.elapsed_us(launch, number) / (number * _CALLS))
 
 
 def launches_for(call_us: float) -> int:
@@ -770,6 +821,9 @@ class _Bench:
                 rows.append(Row(place, point, name, library, n_wrong=wrong[name], status="wrong"))
                 continue
             samples, launches = taken[name]
+            if min(samples) <= 0:
+                rows.append(Row(place, point, name, library, status="failed", message=_HIDDEN))
+                continue
             calls = launches * len(samples) * _CALLS
             rows.append(Row(place, point, name, library, tuple(samples), calls, 0))
         rows.sort(key=lambda row: list(made).index(row.backend))
@@ -794,11 +848,11 @@ class _Bench:
         right = [name for name in ready if not wrong[name]]
         taken: dict[str, tuple[list[float], int]] = {}
         for name in right:
-            first = functools.partial(sample_us, self._job, ready[name].launch, 1)
+            first = functools.partial(graph_us, self._job, ready[name].launches[0], 1)
             taken[name] = [], launches_for(self._step(place, name, first))
         for _, name in turns(right, self._turns):
             samples, launches = taken[name]
-            take = functools.partial(sample_us, self._job, ready[name].launch, launches)
+            take = functools.partial(sample_us, self._job, ready[name], launches)
             samples.append(self._step(place, name, take))
         wrong |= {name: self._step(place, name, ready[name].check) for name in right}
         return taken, wrong

@@ -25,7 +25,7 @@ class PartsAhead:
 
     def __init__(self, workers: Workers, job: Job, paths: Sequence[str]) -> None:
         """Begin with the first files."""
-        self.lost = 0  # executors that broke
+        self.lost = 0  # workers that ended early, and executors that broke
         self._workers = workers
         self._job = job
         self._waiting = [path for path in paths if path != STDIN and Path(path).is_file()]
@@ -68,12 +68,15 @@ class PartsAhead:
                 self._restart()
 
     def _restart(self) -> None:
-        """Read in a new executor what the broken one has begun; nothing after many have broken."""
-        self.lost += 1
+        """Read in a new executor what the broken one has begun; nothing after many have broken.
+
+        A lasting executor breaks when each of its workers is lost, and there is no new one.
+        """
+        self.lost += not self._workers.lasting
         read = {path: f for path, f in self._begun.items() if f.done() and f.exception() is None}
         self._waiting = [path for path in self._begun if path not in read] + self._waiting
         self._begun = read
         self._workers.close()
-        if self.lost >= _MOST_BROKEN:
+        if self.lost >= _MOST_BROKEN or self._workers.lasting:
             self._waiting = []
         self._begin()

@@ -41,7 +41,7 @@ class Workers:
         """
         self.width = width
         self._make = make
-        self._lasting = lasting
+        self.lasting = lasting
         self._executor: Executor | None = None
 
     def worth(self, paths: Sequence[str]) -> bool:
@@ -56,7 +56,7 @@ class Workers:
 
     def close(self) -> None:
         """Give up what is not read yet."""
-        if self._executor is not None and not self._lasting:
+        if self._executor is not None and not self.lasting:
             self._executor.shutdown(wait=True, cancel_futures=True)
         self._executor = None
 
@@ -130,8 +130,7 @@ def _of_mpi(held: ExitStack) -> Workers | None:
     size = world.Get_size()
     if size == 1:  # the launcher is not of this MPI: each process is alone
         return _of_host(None)
-    ranks = import_module("mpi4py.futures").MPICommExecutor(world, root=0)
-    executor: Executor | None = held.enter_context(ranks)
+    executor = import_module("collscope.ingest.ranks").join_ranks(held)
     return None if executor is None else Workers(lambda: executor, size - 1, lasting=True)
 
 

@@ -128,12 +128,7 @@ def match_run(
     return matching.finish(kernels)
 
 
-_LEARNED_COLUMNS = {
-    "op_count": np.uint64,
-    "task": np.int32,
-    "group": np.int64,
-    "row": np.int64,
-}
+_GROUP_COLUMNS = {"task": np.int32, "group": np.int64, "row": np.int64}
 
 
 class _HandleRows(NamedTuple):
@@ -274,12 +269,14 @@ class _Matching:
             self.setting_of = np.full(len(sig), -1, dtype=np.int32)
             self.setting_of[tuning["row"]] = tuning["setting"]
         self.call_of_row = np.full(len(sig), -1, dtype=np.int32)
+        # Filled in by `_learn`: mostly of one member of each communicator.
         self.learned: set[int] = set()
-        # Filled by `_learn`: mostly of one member of each communicator.
-        for name, dtype in _LEARNED_COLUMNS.items():
+        self.observed.columns["op_count"] = np.empty(len(sig), dtype=np.uint64)
+        self.leader = np.empty(len(sig), dtype=np.int64)
+        # Filled in by `_learn_groups`.
+        for name, dtype in _GROUP_COLUMNS.items():
             self.observed.columns[name] = np.empty(len(sig), dtype=dtype)
         self.launch = np.empty(len(sig), dtype=np.int64)
-        self.leader = np.empty(len(sig), dtype=np.int64)
         self._learn([h for c in comms for h in self._telling(self.matched.comms[c])])
 
     def _telling(self, comm: Communicator) -> list[int]:
@@ -289,22 +286,36 @@ class _Matching:
         return members[:1] if same and not any(self.known[h].halves for h in members) else members
 
     def _learn(self, handles: Iterable[int]) -> None:
-        """Have the other columns of some handles' rows, with their launches and groups."""
+        """Fill in opCount and groups of some handles' rows."""
         lacking = [h for h in handles if h not in self.learned]
-        if not lacking:
-            return
         self.learned.update(lacking)
-        found = self.run.rows(lacking, (*_LEARNED_COLUMNS, "sig"))
-        for handle, rows in _rows_of(found.columns["handle"], lacking).items():
-            own = self.rows[handle]
-            columns = {name: values[rows] for name, values in found.columns.items()}
-            for name in _LEARNED_COLUMNS:
+        for own, columns, launch in self._details(lacking):
+            self.observed.columns["op_count"][own] = columns["op_count"]
+            self.leader[own] = _group_leaders(columns, launch)
+
+    def _learn_groups(self, handles: Iterable[int]) -> None:
+        """Fill in all other columns of some handles' rows, and their launches."""
+        handles = list(handles)
+        self._learn(handles)
+        for own, columns, launch in self._details(handles):
+            for name in _GROUP_COLUMNS:
                 self.observed.columns[name][own] = columns[name]
+            self.launch[own] = launch
+
+    def _details(self, handles: Sequence[int]) -> Iterator[tuple[Ints, Mapping[str, Ints], Ints]]:
+        """Of each handle its rows, what they have, and the number of each row's launch.
+
+        These are 0 where opCount counts calls.
+        """
+        if not handles:
+            return
+        found = self.run.rows(handles, ("op_count", *_GROUP_COLUMNS, "sig"))
+        for handle, rows in _rows_of(found.columns["handle"], handles).items():
+            columns = {name: values[rows] for name, values in found.columns.items()}
             launch = constant(np.int64(0), len(rows))
             if not self.counts_calls:
                 launch = launch_numbers(columns["op_count"], self.is_broadcast[columns["sig"]])
-            self.launch[own] = launch
-            self.leader[own] = _group_leaders(columns, launch)
+            yield self.rows[handle], columns, launch
 
     def match_communicator(self, c: int) -> None:
         """Add the calls of communicator `c`."""
@@ -316,7 +327,7 @@ class _Matching:
             self.matched.diagnostics.append(note)
         aligned = equal_calls(comm, self.coll_rows, self.observed)
         if aligned is None or any(len(self.half_rows[h]) for h in comm.members.values()):
-            self._learn(comm.members.values())
+            self._learn_groups(comm.members.values())
         if aligned is None:
             aligned = align_calls(comm, self.coll_rows, self.observed)
         rows, differing = join_disagreements(aligned, self.observed.columns["op_count"])

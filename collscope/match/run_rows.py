@@ -206,7 +206,7 @@ class _Loaded:
         self._rows = 0
 
     def columns(self, log: int, names: Collection[str]) -> Observations:
-        """At least these columns of a log, and what TUNING lines say of its rows."""
+        """At least these columns of a log, and the settings of its rows."""
         found = self._kept.pop(log, None)
         if found is None:
             found = self._logs[log].load({"handle", *names})

@@ -19,6 +19,7 @@ from collscope.timeline.tolerances import (
     MAX_LAUNCH_SPREAD,
     MAX_LONE_STEP_LEAD,
     MAX_PAUSE_RATIO,
+    MAX_PLAIN_STEPS,
     MIN_IN_GRAPHS,
     MIN_LAYER_KERNELS,
     MIN_PAUSE_STEPS,
@@ -232,8 +233,27 @@ def _by_graphs(rows: Rows, trace: int) -> Ints:
         if period is None or period < 2 or not with_collective[-period:].any():
             return trace_rows[:0]
         ends = graphs[::-1][::period][::-1]
+    ends = _of_one_kind(ends, np.cumsum(held))
     of_graph = [trace_rows[call == graph] for graph in ends.tolist()]
     return np.array([own[rows.end[own].argmax()] for own in of_graph], dtype=np.int64)
+
+
+def _of_one_kind(graphs: Ints, launched: Ints) -> Ints:
+    """The longest stretch of graphs with as much between them, the last one of equals.
+
+    Engines read prompts without a graph between steps that generate: such a step is of another
+    kind.
+
+    graphs    numbers of launches
+    launched  rows up to each launch
+    """
+    between = launched[graphs[1:] - 1] - launched[graphs[:-1]]
+    if not len(between):
+        return graphs
+    other = np.flatnonzero(between > np.median(between) + EDGE_LAUNCHES)
+    bounds = np.concatenate([[-1], other, [len(between)]])
+    k = len(bounds) - 2 - int(np.diff(bounds)[::-1].argmax())
+    return graphs[int(bounds[k]) + 1 : int(bounds[k + 1]) + 1]
 
 
 def recurring_kernels(rows: Rows, trace: int) -> tuple[Ints, int | None]:
@@ -326,7 +346,8 @@ def _are_steps(rows: Rows, launched: Ints, cuts: Ints, period: Ints) -> bool:
 
     What a step launches once, as its input, loss and optimizer, is left over where layers recur.
     So a step holds an optimizer's kernels, or nothing is left over. Where it has no layers, the
-    host waits as long in each: in a layer it does not wait for the input or the end of a step.
+    host waits as long in each: in a layer it does not wait for the input or the end of a step. And
+    there are few of them: a profiler records some steps, and each may have dozens of layers.
 
     launched  rows in the order of their launches
     cuts      places in it where periods begin, and where the last one ends
@@ -353,7 +374,8 @@ def _are_steps(rows: Rows, launched: Ints, cuts: Ints, period: Ints) -> bool:
         return False
     if _layered(period) >= MIN_LAYER_KERNELS:
         return True
-    if any(_BACKWARD.search(rows.names[name]) for name in set(rows.name[launched].tolist())):
+    trained = any(_BACKWARD.search(rows.names[name]) for name in set(rows.name[launched].tolist()))
+    if trained or len(size) > MAX_PLAIN_STEPS:
         return False
     # The first one may wait for what came before.
     gaps = _longest_gaps(rows, launched, step)[2 : len(cuts)]

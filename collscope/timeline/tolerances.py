@@ -149,6 +149,10 @@ MAX_PAUSE_RATIO = 2
 PAUSE_SLACK_NS = 5_000
 """And by how much more. Source: a choice, as long as a launch takes."""
 
+MAX_PLAIN_STEPS = 32
+"""Steps of a trace that have no layers, no optimizer and no backward kernels: more are layers.
+Source: a choice; eager decoding on two H100 recorded 192 layers in 8 steps."""
+
 MIN_PAUSE_STEPS = 0.8
 """Time without a row on any rank, as a part of a step: a pause between two profiled periods.
 Source: a choice, no step idles for most of its time."""

@@ -66,7 +66,7 @@ check "srun --mpi=none: the cause is named" 2 "the launcher offers it no PMI. .*
     srun -N2 -n2 --mpi=none "${replay[@]}"
 check "salloc, --mpiexec srun without a PMI" 2 "the launcher offers it no PMI" \
     salloc -Q -N2 -n2 "${replay[@]}" -n 2 --mpiexec srun
-check "too few tasks by srun" 2 "needs 4 ranks, the launcher started 2 processes" \
+check "too few tasks by srun" 2 "needs 4 ranks, .*launcher started 2 processes" \
     srun -N2 -n2 --mpi=pmi2 "${replay[@]}" --scale-ranks 4 -n 4
 check "too few tasks in an allocation" 6 "srun ended with status 1" \
     salloc -Q -N2 -n2 "${replay[@]}" -n 40 --mpiexec "srun --mpi=pmi2"
@@ -104,6 +104,52 @@ lost_status=130
 lose "a node is lost under srun" srun -N2 -n2 --mpi=pmi2 "${long[@]}"
 lost_status=6
 lose "a node is lost in an allocation" salloc -Q -N2 -n2 "${long[@]}" -n 2 --mpiexec "srun --mpi=pmi2"
+
+# Ranks that read logs for the first one.
+logs=(collscope ingest log logs)
+"$bin/python" "$here/../../benchmarks/make_run.py" 128 4000 logs 2>/dev/null
+# Prints "same store" if all views of two stores have the same rows.
+same=(env PYTHONPATH="$here/../../tests" "$bin/python" -c 'import sys
+from pathlib import Path
+from views import view_rows
+print("same" if view_rows(Path(sys.argv[1])) == view_rows(Path(sys.argv[2])) else "other", "store")')
+check "ingest by one process" 0 "128 files" "${logs[@]}" --jobs 1 --db one.db
+check "ingest by four ranks on two nodes" 0 "^128 files" srun -N2 -n4 --mpi=pmi2 "${logs[@]}" --db ranks.db
+check "the same store" 0 "^same store" "${same[@]}" one.db ranks.db
+
+# One rank is killed once some files are stored. Slurm's status is that of the killed task.
+status=0
+timeout 120 srun -N2 -n4 --mpi=pmi2 "${logs[@]}" --db killed.db >output 2>&1 </dev/null &
+job=$!
+for _ in $(seq 400); do
+    stored=$("$bin/python" -c 'import sqlite3; print(sqlite3.connect("file:killed.db?mode=ro", uri=True)
+    .execute("SELECT COUNT(*) > 3 FROM _source").fetchone()[0])' 2>/dev/null)
+    [ "$stored" = 1 ] && break
+    sleep 0.05
+done
+for pid in $(pgrep -f "collscope ingest log logs --db killed.db"); do
+    if grep -qsz '^SLURM_PROCID=2$' "/proc/$pid/environ"; then kill -9 "$pid"; fi
+done
+wait "$job" || status=$?
+note "a rank is killed: a notice" "$status" 137 "^ *notice: 1 x worker_lost"
+check "a rank is killed: the same store" 0 "^same store" "${same[@]}" one.db killed.db
+
+# The first rank is killed: what it stored is kept, and the same command goes on.
+status=0
+timeout 120 srun -N2 -n4 --mpi=pmi2 "${logs[@]}" --db first.db >output 2>&1 </dev/null &
+job=$!
+for _ in $(seq 400); do
+    [ -s first.db ] && break
+    sleep 0.05
+done
+for pid in $(pgrep -f "collscope ingest log logs --db first.db"); do
+    if grep -qsz '^SLURM_PROCID=0$' "/proc/$pid/environ"; then kill -9 "$pid"; fi
+done
+wait "$job" || status=$?
+note "the first rank is killed: all end" "$status" 137 "task 0: Killed"
+check "the first rank is killed: the same command goes on" 0 "^128 files" \
+    srun -N2 -n4 --mpi=pmi2 "${logs[@]}" --db first.db
+check "the first rank is killed: the same store" 0 "^same store" "${same[@]}" one.db first.db
 
 # The site kit, with a job that writes the logs of a sample's four ranks.
 cat >job.sh <<JOB

@@ -6,6 +6,7 @@ names. tests/bench/stand_ins has packages with the interfaces of vLLM, SGLang an
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import math
@@ -15,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 
 import jsonschema
 import msgspec
@@ -193,6 +195,42 @@ def test_a_step_wins_its_calls_times_the_difference() -> None:
     assert step.saved_low_ns is not None
     assert step.saved_high_ns is not None
     assert step.saved_low_ns <= step.saved_ns <= step.saved_high_ns
+
+
+def test_steps_of_a_job_change_as_predicted() -> None:
+    """24 layers on two H100, six batches, two widths, three backends instead of NCCL
+    (tests/recordings/h100x2-backends): what `bench backends` measured, and the job's own steps."""
+    folder = ROOT / "tests/recordings/h100x2-backends"
+    rows = replay_csv.parse((folder / "backends.csv").read_text()).measurements
+    times: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for row in csv.DictReader((folder / "steps.csv").read_text().splitlines()):
+        place = times.setdefault((row["hidden"], row["size_bytes"]), {})
+        place.setdefault(row["backend"], []).append(float(row["us"]))
+    near, held, changes = 0, 0, 0
+    for (_, size), of_backend in times.items():
+        steps = {name: median(us) for name, us in of_backend.items()}
+        for name in steps.keys() - {"nccl"}:
+            pair = [
+                row
+                for row in rows
+                if row.size_bytes == int(size)
+                and (row.label or "").rpartition(" ")[2] in ("nccl", name)
+            ]
+            report = build_backends(pair, demand(step_calls(of_size(int(size)), 24)))
+            change = report.rows[0]
+            assert change.saved_ns is not None
+            assert change.saved_low_ns is not None
+            assert change.saved_high_ns is not None
+            real = steps["nccl"] - steps[name]
+            if change.best == "nccl":  # it is not told what a slower one costs
+                assert real < 0.05 * steps["nccl"]
+                continue
+            changes += 1
+            near += abs(real - change.saved_ns / 1000) <= 0.05 * steps[name]
+            held += change.saved_low_ns <= 1000 * real <= change.saved_high_ns
+    assert changes >= 20
+    assert near >= 0.8 * changes
+    assert held == changes
 
 
 def test_calls_without_a_measurement_are_not_in_the_gain() -> None:

@@ -55,6 +55,22 @@ def test_a_name_of_communication_is_in_the_first_lines(tmp_path: Path, db_path: 
     assert UNKNOWN in found[doubt:]
 
 
+def test_a_verdict_is_not_sure_beside_such_kernels(tmp_path: Path, db_path: Path) -> None:
+    # they count as compute, so that compute seems to bound the step and no rank to be late
+    report(db_path, traces(tmp_path, NCCL, UNKNOWN))
+    body = json.loads(collscope("report", "--db", db_path, "--format", "json").out)
+    (entry,) = body["verdict"]
+    assert (body["step"]["bound"], body["step"]["kernels_in_doubt"]) == (None, True)
+    assert (entry["cause"], entry["certainty"]) == ("none", "likely")
+    assert "--collective" in entry["advice"]
+    # named, they are collectives, and nothing is in doubt
+    named = tmp_path / "named.db"
+    files = list(tmp_path.glob("rank*.json"))
+    report(named, files, "--collective", "^vendor_=AllReduce")
+    body = json.loads(collscope("report", "--db", named, "--format", "json").out)
+    assert (body["step"]["bound"] is None, body["step"]["kernels_in_doubt"]) == (False, False)
+
+
 def test_an_option_names_a_collective(tmp_path: Path, db_path: Path) -> None:
     found = report(db_path, traces(tmp_path, NCCL, UNKNOWN), "--collective", "^vendor_=AllReduce")
     assert "suggest collectives" not in in_one_line(found)

@@ -112,6 +112,19 @@ def test_a_kernel_that_began_before_its_call_is_another() -> None:
     assert codes(parse(data, "x")) == {"foreign_stamps": 6}
 
 
+def test_an_event_that_comes_late_makes_no_stamp_foreign() -> None:
+    """NCCL 2.28 on two H100: the host paused for 3 ms between a launch and the event that tells of
+    it. The application had called before the kernel began."""
+    data = FIRST
+    for place, _, kind in places(FIRST):
+        if kind == 6:
+            (event_ns,) = struct.unpack_from("<Q", FIRST, place + 32)
+            data = changed(data, place + 32, "<Q", event_ns + 3_000_000)
+    found = parse(data, "x")
+    assert codes(found) == {}
+    assert [c.duration_ns for c in found.calls] == [100_001] * 4 + [20_000, 25_000, None]
+
+
 def test_a_kernel_without_its_end_is_not_timed_and_is_open_in_a_file_without_end() -> None:
     kernel = next(place for place, _, kind in places(FIRST) if kind == 7)
     open_ = changed(FIRST, kernel + 16 + 16, "<Q", 0)
@@ -302,3 +315,21 @@ def test_stamps_of_other_kernels_are_no_times_while_a_file_grows() -> None:
     for place in range(0, len(data), 500):
         recording.feed(data[place : place + 500])
     assert recording.process().unsound == {"0xfeedfacecafebeef"}
+
+
+def test_launches_of_a_graph_are_made_when_they_are_launched() -> None:
+    """A graph on two H100 was captured once and launched for two seconds: those of its calls are
+    not all of the moment of the capture."""
+    data = FIRST
+    for place, _, kind in places(FIRST):
+        if kind == 5:
+            data = changed(data, place + 7, "<B", 2)  # captured
+        if kind == 6:
+            (event_ns,) = struct.unpack_from("<Q", FIRST, place + 32)
+            data = changed(data, place + 32, "<Q", event_ns + 5_000_000)
+    before, after = (
+        [call.start_ns for call in parse(one, "x").calls if call.start_ns] for one in (FIRST, data)
+    )
+    moved = [b - a for a, b in zip(before, after, strict=True)]
+    assert min(moved) >= 4_900_000
+    assert max(moved) <= 5_100_000

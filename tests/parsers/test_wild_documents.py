@@ -144,3 +144,16 @@ def test_a_job_has_the_ranks_of_its_dumps(tmp_path: Path, db_path: Path) -> None
     assert {row["nranks"] for row in report["communicators"]} == {2}
     assert report["header"]["ranks"] == 4
     assert {row["name"] for row in report["communicators"]} == {"TENSOR_GROUP"}
+
+
+def test_measurements_without_ranks_are_in_the_first_lines(tmp_path: Path, db_path: Path) -> None:
+    """A report began with what the run lacks, and named its measurements far below."""
+    path = tmp_path / "osu-128.out"
+    path.write_text(
+        "# OSU MPI Allreduce Latency Test v5.8\n# Size       Avg Latency(us)\n"
+        "1024                 1670.46\n1048576              7660.03\n"
+    )
+    assert collscope("ingest", path, "--db", db_path).code == 0
+    report = collscope("report", "--db", db_path)
+    first = " ".join(report.out.partition("Verdict")[0].split())
+    assert "Bandwidths not known: the measurements lack ranks or sizes." in first

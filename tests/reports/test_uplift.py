@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collscope.reports.efficiency.uplift import (
-    Part,
+    GainPart,
     bootstrap,
     ceiling,
     gain,
@@ -46,11 +46,11 @@ def test_gain_of_the_guide(  # noqa: PLR0913, PLR0917 - a row of the table
 ) -> None:
     efficiency = busbw / roof
     assert _digits(efficiency, eta) == eta
-    assert round(100 * saved_share([Part(FRACTION, efficiency)]), 2) == saved
+    assert round(100 * saved_share([GainPart(FRACTION, efficiency)]), 2) == saved
     for part, expected in (
-        (Part(FRACTION, efficiency), plain),
-        (Part(FRACTION, efficiency, transfer=0.8), waits),
-        (Part(FRACTION, efficiency, exposure=0.7, transfer=0.8), hidden),
+        (GainPart(FRACTION, efficiency), plain),
+        (GainPart(FRACTION, efficiency, transfer=0.8), waits),
+        (GainPart(FRACTION, efficiency, exposure=0.7, transfer=0.8), hidden),
     ):
         found = gain(saved_share([part]))
         assert found is not None
@@ -58,7 +58,7 @@ def test_gain_of_the_guide(  # noqa: PLR0913, PLR0917 - a row of the table
 
 
 def test_ceiling_of_the_guide() -> None:
-    found = ceiling([Part(FRACTION, None)])
+    found = ceiling([GainPart(FRACTION, None)])
     assert found is not None
     assert round(100 * found, 1) == 41.4
 
@@ -66,11 +66,11 @@ def test_ceiling_of_the_guide() -> None:
 def test_contention_is_not_counted_as_tunable() -> None:
     # 30 % of T, all transfer, twice as slow as alone, and alone at half of the roof:
     # 15 points alone, of which 7.5 are above the roof
-    assert saved_share([Part(0.3, 0.5, contention=2.0)]) == pytest.approx(0.075)
+    assert saved_share([GainPart(0.3, 0.5, contention=2.0)]) == pytest.approx(0.075)
 
 
 def test_an_efficiency_above_one_gains_nothing() -> None:
-    parts = [Part(0.2, 1.3), Part(0.1, None), Part(0.1, 0.5)]
+    parts = [GainPart(0.2, 1.3), GainPart(0.1, None), GainPart(0.1, 0.5)]
     assert saved_share(parts) == pytest.approx(0.05)
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import random
+from statistics import median
 
 import msgspec
 import numpy as np
 import pytest
+import zstandard
+from inputs import ROOT
+from readers import parse
 from trace_builder import US, Job
 
 from collscope.match.rows import Rows, gather_rows
@@ -220,3 +225,29 @@ def test_a_wait_in_every_step_is_no_pause() -> None:
     assert not len(steps.pauses)
     assert steps.mean_ns(rows.end) == (300 + len(STEP.split())) * EACH
     assert timeline.overlaps[0].idle_ns > 3 * 300 * EACH
+
+
+def decoding(job: str) -> tuple[Steps, np.ndarray]:
+    """Steps of a decode job on two H100, and how long each took, ms (tests/recordings)."""
+    traces = []
+    for path in sorted((ROOT / "tests/recordings/h100x2-decode" / job).glob("light.rank*")):
+        data = zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes())
+        traces += parse([data], path.name)
+    steps, rows, _ = search(traces)
+    return steps, np.diff(steps.ends(rows.end), axis=0) / 1e6
+
+
+def test_prompts_between_launches_of_graphs_are_of_another_kind() -> None:
+    """Two prompts of 18 ms without a graph, each before eight steps with one."""
+    steps, lasted = decoding("llama-serve-nccl-b16")
+    lines = (ROOT / "tests/recordings/h100x2-decode/truth.jsonl").read_text().splitlines()
+    truth = {line["job"]: line for line in map(json.loads, lines)}["llama-serve-nccl-b16"]
+    assert (steps.source, steps.count.tolist()) == ("graphs", [7, 7])
+    usual = median(truth["step_ms"])
+    assert abs(lasted / usual - 1).max() < 0.03
+
+
+def test_layers_that_a_host_launches_one_by_one_are_no_steps() -> None:
+    """24 equal layers in each of eight steps, and nothing else: nothing tells where steps end."""
+    steps, _ = decoding("mlp-eager-nccl-b1")
+    assert steps.source == "window"

@@ -83,7 +83,8 @@ _NO_EVENT_TEXT = (
 _FOREIGN_TEXT = (
     "GPU times were left out: on these communicators the library reported times of other kernels. "
     "They begin before their call, or while the previous call runs. NCCL 2.30 and 2.32 do this "
-    "after a Broadcast, unless NCCL_ALLGATHERV_ENABLE=0 is set, or after a rank's Send to itself."
+    "after a Broadcast, unless NCCL_ALLGATHERV_ENABLE=0 is set. NCCL 2.28 and 2.30 do this after "
+    "a rank's Send to itself."
 )
 _UNLAUNCHED_TEXT = "Calls of the application that the library had not launched were left out."
 _NONE_TEXT = "The recording holds no collectives."
@@ -457,9 +458,10 @@ class _Reader:
                 elements, type_name = None, ""
             else:
                 elements, type_name = parse_int(api.count), api.datatype
-        made = at if api is None else api.monotonic_ns
-        start, duration, stop, state = self._times(id_, record.comm, made, channels)
         captured = api is not None and api.captured
+        # The application made a captured call once, before all launches of its graph.
+        made = at if api is None or captured else api.monotonic_ns
+        start, duration, stop, state = self._times(id_, record.comm, made, channels)
         return RecordedCall(
             collective=replace(
                 _collective(name, type_name, elements, root, comm),
@@ -496,7 +498,9 @@ class _Reader:
             last = max(spans.values()) * self._tick
             before, stop = ended.get(record.comm, (0, 0))
             together = group != 0 and group == before
-            made = 0 if api is not None and api.captured else fields[2]
+            # The event of a launch comes behind it, sometimes by milliseconds: only the call of
+            # the application is surely before the kernel.
+            made = 0 if api is None or api.captured else api.monotonic_ns
             if (not together and first + _SETTLED_NS < stop) or self._clock.precedes(first, made):
                 found.add(record.comm)
             ended[record.comm] = group, max(last, stop) if together else last

@@ -111,6 +111,8 @@ def _gain(step: StepGain, baseline: str) -> Iterator[str]:
         f"A step of run '{step.run}' saves {us_or_ms(step.saved_ns)}{span}{of_step}: its"
         f" {figure(step.calls)} AllReduces take {us_or_ms(step.baseline_ns)} with {baseline}."
     )
+    if step.saved_low_ns is not None and step.saved_low_ns <= 0 < step.saved_ns:
+        yield "The range holds 0: the step may win nothing. Measure its time with both."
 
 
 def _best(found: BackendsReport) -> Table:
@@ -120,7 +122,7 @@ def _best(found: BackendsReport) -> Table:
     ]  # fmt: skip
     with_step = found.step is not None
     if with_step:
-        columns += [("calls a step", NUMBER), ("saves us a step", NUMBER)]
+        columns += [("calls a step", NUMBER), ("saves us a step", NUMBER), ("range", TEXT)]
     return table(columns, [_best_cells(row, found, with_step=with_step) for row in found.rows])
 
 
@@ -137,8 +139,15 @@ def _best_cells(row: SizeRow, found: BackendsReport, *, with_step: bool) -> list
     ]  # fmt: skip
     if with_step:
         saved = None if row.saved_ns is None else row.saved_ns / 1000
-        cells += [row.calls_per_step, saved]
+        cells += [row.calls_per_step, saved, _range(row)]
     return cells
+
+
+def _range(row: SizeRow) -> str | None:
+    """Of what a step saves."""
+    if row.saved_low_ns is None or row.saved_high_ns is None:
+        return None
+    return f"{figure(row.saved_low_ns / 1000)} to {figure(row.saved_high_ns / 1000)}"
 
 
 def _interval(one: BackendTime) -> str | None:

@@ -12,7 +12,14 @@ from collscope.model.note import Note
 from collscope.reports.efficiency.judged_classes import Judged
 from collscope.reports.efficiency.profile_kernels import ProfileKernel
 from collscope.reports.efficiency.time_breakdown import Fraction
-from collscope.reports.efficiency.uplift import Part, Spread, bootstrap, ceiling, gain, saved_share
+from collscope.reports.efficiency.uplift import (
+    GainPart,
+    Spread,
+    bootstrap,
+    ceiling,
+    gain,
+    saved_share,
+)
 from collscope.reports.tolerances import ENOUGH_SAMPLES, SKEW_FACTOR
 from collscope.units import count_of
 
@@ -81,7 +88,7 @@ def uplift_of(
     )
 
 
-def _spread(counted: Sequence[tuple[Part, Judged]]) -> Spread | None:
+def _spread(counted: Sequence[tuple[GainPart, Judged]]) -> Spread | None:
     """The gain's range: over the samples, and with the best of other labels as a roof.
 
     A class known only by its transfers in the job may be slowed by the job alone: the lower end
@@ -96,7 +103,7 @@ def _spread(counted: Sequence[tuple[Part, Judged]]) -> Spread | None:
     return replace(spread, low=low or 0.0)
 
 
-def _bootstrap(counted: Sequence[tuple[Part, Judged]]) -> Spread | None:
+def _bootstrap(counted: Sequence[tuple[GainPart, Judged]]) -> Spread | None:
     weights, samples, in_job = [], [], []
     roofs, lower, upper, best = [], [], [], []
     for part, j in counted:

@@ -13,7 +13,7 @@ from collscope.model.note import Note
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.efficiency.marks import class_marks
 from collscope.reports.efficiency.serving import Match, Matcher
-from collscope.reports.efficiency.uplift import Part, Split, split
+from collscope.reports.efficiency.uplift import GainPart, Split, split
 from collscope.roofline.chosen import NO_SIZE, AnyRoofs, FitRoofs
 from collscope.roofline.workload import RoofAt, Workload
 
@@ -198,7 +198,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
             choice=self.choice,
         )
 
-    def part(self, fraction: float) -> Part:
+    def part(self, fraction: float) -> GainPart:
         """The class in the uplift formula, at `fraction` of the GPU time."""
         efficiency = None
         if self.roof is not None and self.least_ns is not None:
@@ -209,7 +209,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
             contention = self.row.transfer_ns / self.least_ns if self.least_ns else 1.0
             unsplit = self.unsplit_ns / self.row.kernel_ns if self.row.kernel_ns else 0.0
             most = transfer * (1 - unsplit) + unsplit
-        return Part(fraction, efficiency, self.exposure, transfer, contention, most)
+        return GainPart(fraction, efficiency, self.exposure, transfer, contention, most)
 
 
 class Reached(msgspec.Struct, frozen=True):

@@ -36,7 +36,7 @@ _HOW = (
     "and name the machine (collscope report --system NAME; collscope roofline --list)."
 )
 _NO_RANKS = (
-    "Not judged: the measurements lack ranks or sizes. Ingest them into another run with "
+    "the measurements lack ranks or sizes. Ingest them into another run with "
     "their ranks (collscope ingest table or csv PATH --ranks N --run NAME)."
 )
 _INSIDE = "not known: contained in the parts below; no kernel times of two ranks or more"
@@ -83,6 +83,12 @@ def _which(uplift: Uplift, judged_run: Judgement) -> str:
     return f" of {', '.join(uplift.fraction.profiles)}" if len(judged_run.uplifts) > 1 else ""
 
 
+def unjudged_sentence(judged_run: Judgement) -> Iterable[str]:
+    """That the measurements lack what a bandwidth needs, for the first lines of a report."""
+    if judged_run.label is not None and not (judged_run.reached or judged_run.classes):
+        yield f"Bandwidths not known: {_NO_RANKS}"
+
+
 def measured_sentences(judged_run: Judgement) -> Iterable[str]:
     """What each operation reaches, for the first lines of a report on a run without calls."""
     for row in judged_run.reached[:_MOST_REACHED]:
@@ -125,7 +131,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
             yield f"Not judged: no class has a correct result with label {judged_run.label}."
             yield from (note.text for note in judged_run.notes)
         else:
-            yield _HOW if judged_run.label is None else _NO_RANKS
+            yield _HOW if judged_run.label is None else f"Not judged: {_NO_RANKS}"
         return
     if judged:
         shown = judged[: len(report.classes)] or judged

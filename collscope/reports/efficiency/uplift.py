@@ -14,7 +14,7 @@ import msgspec
 from collscope.stats import RESAMPLES, SEED, resampled_medians
 
 
-class Part(msgspec.Struct, frozen=True):
+class GainPart(msgspec.Struct, frozen=True):
     """What one class contributes.
 
     fraction    f, ratio to T
@@ -56,12 +56,12 @@ def gain(saved: float) -> float | None:
     return None if saved >= 1 else 1 / (1 - saved) - 1
 
 
-def saved_share(parts: Sequence[Part]) -> float:
+def saved_share(parts: Sequence[GainPart]) -> float:
     """Part of T that disappears if every class reaches its roof."""
     return sum(part.saved for part in parts)
 
 
-def ceiling(parts: Sequence[Part]) -> float | None:
+def ceiling(parts: Sequence[GainPart]) -> float | None:
     """Gain at most if transfers were free; None when T is nothing but exposed transfers.
 
     Waiting stays: it is the lateness of a rank, which no collective removes.

@@ -16,7 +16,7 @@ from collscope.model import CollectiveClass
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.coverage.answer import traced_gpus
 from collscope.reports.efficiency.marks import Mark
-from collscope.reports.predict.new_times import Times, TimesFrom, label_times, roof_times
+from collscope.reports.predict.new_times import NewTimes, TimesFrom, label_times, roof_times
 from collscope.reports.waiting.traced_run import TracedRun, read_facts, read_traced_run
 from collscope.roofline.gpu_models import OtherGpus
 from collscope.timeline.analyse import Timeline
@@ -149,7 +149,7 @@ def run_timelines(db: Path, run: str, request: PredictionRequest | None) -> RunT
     return RunTimelines(traced.timeline, recorded, played, times.origin)
 
 
-def _read_request(db: Path, request: PredictionRequest) -> tuple[TracedRun, Times, float | None]:
+def _read_request(db: Path, request: PredictionRequest) -> tuple[TracedRun, NewTimes, float | None]:
     """The traces, the new times of their classes, and the step time that is given, ns.
 
     raises  InputError for an unknown run, label or system, or a run without traces;
@@ -178,7 +178,7 @@ def _read_request(db: Path, request: PredictionRequest) -> tuple[TracedRun, Time
 
 
 def _refuse_unknown_transfers(
-    db: Path, request: PredictionRequest, recorded: RecordedJob, times: Times
+    db: Path, request: PredictionRequest, recorded: RecordedJob, times: NewTimes
 ) -> None:
     """Raise the error for two traced runs where one shows no transfer."""
     if times.transfers is None:
@@ -211,9 +211,9 @@ def _refuse_unchanged(db: Path, request: PredictionRequest) -> NoReturn:
     )
 
 
-def _relative(times: Times, before: Times) -> Times:
+def _relative(times: NewTimes, before: NewTimes) -> NewTimes:
     """Ratios of two labels; classes that only one of them has do not change."""
-    return Times(
+    return NewTimes(
         replace(times.origin, against=before.origin),
         {
             key: replace(time, old_ns=before.times[key].time_ns)
@@ -230,7 +230,7 @@ def _relative(times: Times, before: Times) -> Times:
 
 def _report(
     request: PredictionRequest,
-    times: Times,
+    times: NewTimes,
     found: Prediction,
     rows: Mapping[CollectiveClass, ClassRow],
     ranks: int,

@@ -43,7 +43,7 @@ class TimesFrom(msgspec.Struct, frozen=True):
     against: TimesFrom | None = None
 
 
-class Times(msgspec.Struct, frozen=True):
+class NewTimes(msgspec.Struct, frozen=True):
     """Times by class, and where they come from."""
 
     origin: TimesFrom
@@ -64,7 +64,7 @@ def label_times(
     run: str,
     label: str,
     rows: Mapping[CollectiveClass, ClassRow],
-) -> Times:
+) -> NewTimes:
     """Times of a label's measurements, of this run or any other; else of a traced run so named.
 
     raises  InputError when nothing has that name; NoVerdictError when it has no right result
@@ -107,7 +107,7 @@ def label_times(
 
 def _measured(
     origin: TimesFrom, measured: Sequence[Measurement], rows: Mapping[CollectiveClass, ClassRow]
-) -> Times:
+) -> NewTimes:
     matcher = Matcher(measured)
     found: dict[CollectiveClass, NewTime] = {}
     wrong = 0
@@ -120,16 +120,16 @@ def _measured(
         low, high = np.percentile(match.samples_ns, (5, 95))
         found[key] = NewTime(match.time_ns, float(low), float(high))
         marks.update(marks_of(match, row))
-    return Times(origin, found, wrong, dict(marks))
+    return NewTimes(origin, found, wrong, dict(marks))
 
 
 def _traced(
     connection: sqlite3.Connection, db: Path, run: str, rows: Mapping[CollectiveClass, ClassRow]
-) -> Times:
+) -> NewTimes:
     """Transfers of another run's traces: of each call, and the median of each class."""
     (traces,) = connection.execute("SELECT COUNT(*) FROM traces WHERE run = ?", (run,)).fetchone()
     if not traces:
-        return Times(TimesFrom("traces", run), {})
+        return NewTimes(TimesFrom("traces", run), {})
     others = {c.class_id: c for c in class_rows(connection, run, read_call_totals(connection, run))}
     traced = read_traced_run(connection, db, run)
     timeline = traced.timeline
@@ -152,7 +152,7 @@ def _traced(
     rows_, calls = timeline.rows, timeline.calls
     steps = find_steps(rows_, calls, timeline.times, traced.steps)
     linked, times = link(rows_, calls, timeline.times, timeline.clocks)
-    return Times(
+    return NewTimes(
         TimesFrom("traces", run), found, marks=dict(marks),
         transfers=transfers_of(rows_, linked, times),
         starts=find_starts(rows_, linked, steps, rows_.start, rows_.end),
@@ -160,7 +160,9 @@ def _traced(
     )  # fmt: skip
 
 
-def roof_times(system: str, rows: Mapping[CollectiveClass, ClassRow], gpus: Iterable[str]) -> Times:
+def roof_times(
+    system: str, rows: Mapping[CollectiveClass, ClassRow], gpus: Iterable[str]
+) -> NewTimes:
     """The roof of each class; one that is faster in the job keeps its time there.
 
     gpus    names of those that were traced
@@ -173,4 +175,4 @@ def roof_times(system: str, rows: Mapping[CollectiveClass, ClassRow], gpus: Iter
         if judged.roof is not None:
             found[key] = NewTime(judged.roof.time_ns, bound=True)
     origin = TimesFrom("system", system) if roofs is None else TimesFrom("ceiling", roofs.name)
-    return Times(origin, found, other_gpus=None if roofs is None else roofs.other_gpus(gpus))
+    return NewTimes(origin, found, other_gpus=None if roofs is None else roofs.other_gpus(gpus))

@@ -16,7 +16,12 @@ from collscope.reports.coverage.text import (
     run_section,
     sizes_remedy,
 )
-from collscope.reports.efficiency.text import gain_sentences, judgement, measured_sentences
+from collscope.reports.efficiency.text import (
+    gain_sentences,
+    judgement,
+    measured_sentences,
+    unjudged_sentence,
+)
 from collscope.reports.fabric.text import transports_section
 from collscope.reports.rendering.class_words import class_words
 from collscope.reports.rendering.layout import Item, Section
@@ -26,6 +31,7 @@ from collscope.reports.share.answer import Bound, Share, alike, bound_by
 from collscope.reports.share.recorded_text import recorded_sentences
 from collscope.reports.share.text import MOST_PROFILES, share_section, share_sentence, traced_shares
 from collscope.reports.tolerances import IDLE_PERCENT
+from collscope.reports.verdict.answer import BOUND_IN_DOUBT, KERNELS_IN_DOUBT
 from collscope.reports.verdict.text import section
 from collscope.reports.waiting.first_lines_text import (
     cut_sentence,
@@ -38,9 +44,6 @@ from collscope.reports.waiting.first_lines_text import (
 from collscope.reports.waiting.text import timeline_section
 from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import count, format_size, format_time
-
-# Kernels that may be collectives are no small number: all that follows is without them.
-_NAMES_IN_DOUBT = ("no_collective", "like_collectives", "may_be_collectives")
 
 
 def sections(report: Report) -> tuple[Section, ...]:
@@ -87,7 +90,8 @@ def _answer(report: Report) -> Iterable[str]:
     yield from cut_sentence(report.timeline.cut)
     yield from measured_sentences(report.judgement)
     for row in report.coverage.diagnostics:
-        if row.code in (*_NAMES_IN_DOUBT, "fused_kernels"):
+        # All that follows is without these kernels.
+        if row.code in (*KERNELS_IN_DOUBT, "fused_kernels"):
             yield f"{row.message[0].upper()}{row.message[1:]}."
     yield from share_of_time_sentence(report.timeline)
     if not measured_only(report):
@@ -99,6 +103,7 @@ def _answer(report: Report) -> Iterable[str]:
     if header.communicators or header.calls:
         yield _size(header, at_least=counts_are_lower_bounds(report))
         yield from calls_missing_sentence(report)
+    yield from unjudged_sentence(report.judgement)
     if measured_only(report):
         yield (
             "This run has no calls and no profile, so neither the share of GPU time nor the gain "
@@ -158,7 +163,7 @@ def _share_answer(report: Report) -> Iterable[str]:
 def _bound_is_unsure(report: Report) -> bool:
     """Rows of the traces are missing or doubtful, or no collective of several ranks is known."""
     codes = {row.code for row in report.coverage.diagnostics}
-    return bool(codes & {"kernels_lost", "idle_while_queued", *_NAMES_IN_DOUBT})
+    return bool(codes & set(BOUND_IN_DOUBT))
 
 
 def _together(shares: Sequence[Share], denominator_words: str, unsure: bool) -> str:

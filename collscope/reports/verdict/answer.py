@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 _TRACES = "SELECT COUNT(*) FROM traces WHERE run = ? AND used"
 _TIMED = "SELECT 1 FROM recorded_windows WHERE run = ?"
+# Kernels that may be collectives count as compute, or rows of the traces are missing or doubtful:
+# what bounds a step is not known then.
+KERNELS_IN_DOUBT = ("no_collective", "like_collectives", "may_be_collectives")
+BOUND_IN_DOUBT = (*KERNELS_IN_DOUBT, "kernels_lost", "idle_while_queued")
+_CODES = "SELECT DISTINCT code FROM diagnostics WHERE run = ?"
 _QUEUED = "SELECT 1 FROM diagnostics WHERE run = ? AND code = 'idle_while_queued'"
 _DEFAULT_DB, _DEFAULT_RUN = "collscope.db", "main"
 CODES = (
@@ -69,6 +74,7 @@ class StepSummary(msgspec.Struct, frozen=True):
     bound: Annotated[str | None, ("host", "compute", "collective", "waiting", None)]
     bound_percent: float | None  # of the step
     look: str  # command that writes the steps for ui.perfetto.dev
+    kernels_in_doubt: bool = False  # kernels that may be collectives count as compute
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -121,7 +127,9 @@ def find_answer(
     for bound in recorded_bounds(recorded):
         kinds[bound.kind] = kinds.get(bound.kind, 0.0) + bound.ns
     most = max(kinds, key=kinds.__getitem__, default=None)
-    if most is not None:
+    codes = {code for (code,) in connection.execute(_CODES, (run,))}
+    step = replace(step, kernels_in_doubt=not codes.isdisjoint(KERNELS_IN_DOUBT))
+    if most is not None and codes.isdisjoint(BOUND_IN_DOUBT):
         percent = 100 * kinds[most] / max(1.0, sum(kinds.values()))
         step = replace(step, bound=most, bound_percent=percent)
     if not found.causes and connection.execute(_QUEUED, (run,)).fetchone():

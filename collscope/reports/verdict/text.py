@@ -113,8 +113,14 @@ def _nothing(step: StepSummary) -> VerdictEntry:
             "Trace all ranks: causes on untraced ranks, and which rank is late, are not "
             "known. The report shows what faster collectives would save."
         )
+    if step.kernels_in_doubt:
+        advice = (
+            "Kernels that may be collectives count as compute, so their waiting is not seen. Name "
+            "them at ingest (--collective 'REGEX=Operation')."
+        )
+    likely = unseen or step.kernels_in_doubt or step.steps < 2
     return VerdictEntry(
-        "none", "likely" if unseen or step.steps < 2 else "certain", (), "",
+        "none", "likely" if likely else "certain", (), "",
         MsPerStep(0.0, 0.0, 0.0),
         f"No cause exceeds both 1 % of the step and {noise}.",
         advice,

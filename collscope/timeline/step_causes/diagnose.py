@@ -131,7 +131,7 @@ def _cost(job: Job, player: Player, candidate: Candidate, gone: Change) -> tuple
     if not sure and (gone is not NOTHING or not recurs or shown - noise <= least):
         return None
     value = float(np.median(cost.all if sure else cost.plain))
-    noise = float(np.hypot(_SINGLE * cost.error, _BETWEEN * step))
+    noise = hypot(_SINGLE * cost.error, _BETWEEN * step, cost.hosts)
     # What the recording does not show and what starts differ by are independent.
     low = max(0.0, value - hypot(value - low, noise))
     high = value + hypot(high - value, noise)
@@ -157,6 +157,7 @@ class _Saved(msgspec.Struct):
     least: float
     scatter: float
     error: float = 0.0
+    hosts: float = 0.0
 
 
 def _saved(job: Job, player: Player, candidate: Candidate, gone: Change) -> _Saved:
@@ -192,7 +193,8 @@ def _saved(job: Job, player: Player, candidate: Candidate, gone: Change) -> _Sav
                 plain.append(mean)
                 least = min(least, float((base[used] - left).min()))
     error = float(np.median(errors) / np.sqrt(used.sum()))
-    return _Saved(found, plain, least, float(np.median(scatter)), error)
+    hosts = player.between_starts(both(gone, candidate.changes[0]))
+    return _Saved(found, plain, least, float(np.median(scatter)), error, hosts)
 
 
 def _others_fast(
