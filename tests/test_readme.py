@@ -73,7 +73,10 @@ def test_the_step_time_says_what_the_profiler_costs(
     text = " ".join(collscope("report", *db).out.split())
     assert f"The traces have {told} activities. With" in text
     # the step without the profiler takes 61.7 ms: it was 1.29 and 1.64 times that
-    assert ("up to 1.64 times" in text, "up to 1.42 times" in text) == (kind == "full", kind == "light")
+    assert ("up to 1.64 times" in text, "up to 1.42 times" in text) == (
+        kind == "full",
+        kind == "light",
+    )
     (recorded,) = re.findall(r"A step takes ([\d.]+) ms", text)
     assert round(float(recorded) / 61.663, 2) == {"light": 1.29, "full": 1.64}[kind]
     if kind == "full":  # which tells the sizes, without logs

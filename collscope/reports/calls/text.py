@@ -32,8 +32,8 @@ def classes(report: Report) -> Iterable[str | Table]:
     if any(row.kernel_ns for row in report.classes):
         yield _time_table(report.classes)
         yield (
-            "timed: calls with kernel times. transfer us: mean over calls. wait us: mean over "
-            "kernels. kernels ms: sum over ranks."
+            "calls timed: those with kernel times. transfer us: mean over calls. wait us: mean "
+            "over kernels. kernels ms: sum over ranks."
         )
     columns = [
         ("class", NUMBER),

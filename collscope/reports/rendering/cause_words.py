@@ -106,7 +106,7 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
         "torch.autograd.set_detect_anomaly is on."
     ),
     "small_calls": lambda _, e: (
-        f"A step makes {figure(e.count)} small {e.name} one after the other; the host waits "
+        f"A step makes {figure(e.count)} small {e.name} calls one after the other; the host waits "
         f"for its GPU {figure(e.usual)} times between them."
     ),
     "copies": lambda _, e: (

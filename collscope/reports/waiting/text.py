@@ -147,9 +147,9 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
         (origin("rank_waits", rank=r.rank) for r in shown),
     )  # fmt: skip
     yield (
-        "last in: calls at which the rank arrived last. late us: half of its lateness is in calls "
-        "with at least this lateness. costs others ms: waiting that the others would save "
-        f"{in_time(ranks)}."
+        "last in: calls at which the rank arrived last. late us: its typical lateness; half of the "
+        "sum comes from calls at least this late. costs others ms: waiting that the others would "
+        f"save {in_time(ranks)}."
     )
     if len(ranks) > len(shown):
         yield f"{count(len(ranks) - len(shown), 'more rank')} not shown (view rank_waits)."
