@@ -48,7 +48,8 @@ def slow_collectives(report: Report) -> Iterable[Finding]:
         code="slow_collectives",
         title=f"collectives run below their reachable speed '{report.judgement.roof}': at that "
         f"speed the job would be up to {most_words(uplift)} faster",
-        detail=f"Share of the reachable speed: {listed}.",
+        detail=f"Share of the reachable speed: {listed}. Savings are seconds over all calls and "
+        "GPUs.",
         advice="Check the library's settings first: channels (NCCL_MAX_CTAS, NCCL_MAX_NCHANNELS), "
         "NCCL_PROTO, NCCL_ALGO. collscope tune tries settings on this machine. collscope "
         "replay shows whether these classes are as slow alone.",
@@ -81,8 +82,8 @@ def waiting_dominates(report: Report) -> Iterable[Finding]:
     worst = max(timed, key=lambda row: (row.wait_ns or 0) * (row.kernel_observations or 0))
     ranks = report.timeline.ranks or report.timeline.logged
     unknown = sum(rank.unknown_ns for rank in ranks)
-    known = ", where it is known" if unknown else ""
-    left = f"; for another {unknown / 1e6:.3f} ms it is not known" if unknown else ""
+    known = ", where waiting and transfer are known" if unknown else ""
+    left = f"; another {unknown / 1e6:.3f} ms may be waiting or transfer" if unknown else ""
     yield Finding(
         severity="warning",
         code="waiting_dominates",

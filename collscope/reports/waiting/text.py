@@ -147,9 +147,8 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
         (origin("rank_waits", rank=r.rank) for r in shown),
     )  # fmt: skip
     yield (
-        "last in: calls at which the rank arrived last. late us: its typical lateness; half of the "
-        "sum comes from calls at least this late. costs others ms: waiting that the others would "
-        f"save {in_time(ranks)}."
+        "last in: calls at which the rank arrived last. late: its typical lateness in these. costs "
+        f"others: how much less other ranks would wait {in_time(ranks)}."
     )
     if len(ranks) > len(shown):
         yield f"{count(len(ranks) - len(shown), 'more rank')} not shown (view rank_waits)."
@@ -316,7 +315,10 @@ def _classes(classes: Sequence[ClassTimeRow]) -> Table:
 
 
 def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
-    yield "Medians over calls; transfer and wait ms are sums over calls and ranks."
+    yield (
+        "Medians over calls; transfer and wait ms are sums over calls and ranks. Skew: from the "
+        "first rank to the last."
+    )
     if len(classes) > _MOST_CLASSES:
         more = count(len(classes) - _MOST_CLASSES, "more class", "more classes")
         yield f"{more} not shown (view call_times)."
@@ -326,14 +328,14 @@ def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
     incomplete = sum(c.incomplete for c in classes)
     if incomplete:
         yield (
-            f"The transfer of {count(incomplete, 'call')} is not known: a rank has no trace, or "
-            "its trace does not include the call."
+            f"{count(incomplete, 'call')} {'lacks' if incomplete == 1 else 'lack'} the times of a "
+            "rank (no trace, or none of this call): the transfer is not known."
         )
     suspect = sum(c.suspect for c in classes)
     if suspect:
         yield (
-            f"In {count(suspect, 'call')} the shortest kernel and the transfer on aligned clocks "
-            "differ by more than 10 % (call_times.suspect)."
+            f"In {count(suspect, 'call')}, the shortest kernel and the transfer by aligned clocks "
+            "differ by more than 10 %."
         )
 
 
@@ -381,10 +383,9 @@ def _clocks(clocks: Sequence[ClockRow]) -> Iterable[str]:
         return
     largest = max(aligned, key=lambda c: abs(c.offset_ns))
     yield (
-        "Clocks: collscope removed offsets of up to "
-        f"{us_or_ms(abs(largest.offset_ns))} (rank {largest.rank}). Each offset is known within "
-        f"{us_or_ms(max(c.error_ns for c in aligned))} (one standard deviation, from the ends of "
-        "synchronising collectives)."
+        f"Clocks: offsets of up to {us_or_ms(abs(largest.offset_ns))} (rank {largest.rank}) "
+        "were removed. The ends of synchronising collectives show each offset, with a standard "
+        f"deviation of up to {us_or_ms(max(c.error_ns for c in aligned))}."
     )
     if len(members) > 1:
         yield (
