@@ -34,11 +34,11 @@ def test_the_prediction_described_is_the_one_printed(samples: Path, tmp_path: Pa
     db = ("--db", tmp_path / "t.db")
     assert collscope("ingest", "trace", samples / "traces" / "ringll", *db).code == 0
     described = re.search(
-        r"answers: ([\d.]+) ms instead of ([\d.]+) \(([\d.]+) to ([\d.]+)\), ([\d.]+ %) shorter",
+        r"takes ([\d.]+) ms \(([\d.]+) to ([\d.]+)\) instead of ([\d.]+) ms, ([\d.]+ %) shorter",
         " ".join(README.read_text("utf-8").split()),
     )
     assert described is not None
-    new, old, low, high, gain = described.groups()
+    new, low, high, old, gain = described.groups()
     answer = collscope("predict", "--system", "h200", *db).out
     assert f"{old} -> {new} ms ({low} to {high}), {gain} shorter" in answer
 
@@ -71,9 +71,12 @@ def test_the_step_time_says_what_the_profiler_costs(
     traces = sorted((recorded_jobs / "scheduled" / "default" / "ddp").glob(f"{kind}.*"))
     assert collscope("ingest", "trace", *traces, *db).code == 0
     text = " ".join(collscope("report", *db).out.split())
-    assert f"The traces have {told} activities: recording" in text
+    assert f"The traces have {told} activities. Recording" in text
     # the step without the profiler takes 61.7 ms: it was 1.29 and 1.64 times that
-    assert ("up to 1.64 x" in text, "up to 1.42 x" in text) == (kind == "full", kind == "light")
+    assert ("up to 1.64 times" in text, "up to 1.42 times" in text) == (
+        kind == "full",
+        kind == "light",
+    )
     (recorded,) = re.findall(r"A step takes ([\d.]+) ms", text)
     assert round(float(recorded) / 61.663, 2) == {"light": 1.29, "full": 1.64}[kind]
     if kind == "full":  # which tells the sizes, without logs

@@ -90,7 +90,7 @@ def _world_rank(
 
 def _missing(number: int, rank: RasRank) -> Claim:
     reason = (
-        "does not answer the RAS service" if rank.dead else "is dead according to the RAS service"
+        "is dead according to the RAS service" if rank.dead else "does not answer the RAS service"
     )
     what = "dead" if rank.dead else "silent"
     return Claim(number, what, f"Rank {number} {reason}.", rank.host, rank.pid, rank.gpu)

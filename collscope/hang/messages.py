@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _LINE_BYTES = 1 << 16  # of a longer line the beginning is read
 _WORTH = re.compile(
     rb"WorkNCCL\(|[Ll]ast enqueued|monitoredBarrier|join collective|Traceback|Error|exitcode"
-    rb"|rank  |host  |\bXid\b|NCCL DIAG"
+    rb"|rank  |host  |\bXid\b|NCCL DIAG|noticed that process"
+    rb"|Detected mismatch|Exception ignored"
 )
 # [rank2]:[E1123 21:30:43.6 ProcessGroupNCCL.cpp:689] [Rank 1] Watchdog caught …: the first is the
 # rank of the job, the second that of the group.
@@ -47,6 +48,11 @@ _EXCEPTION = re.compile(r"^(?:\[rank\d+\]:\s*)?([A-Za-z_][\w.]*(?:Error|Exceptio
 _FAILED_RANK = re.compile(r"^\s*rank\s+: (\d{1,8}) \(local_rank")
 _FAILED_HOST = re.compile(r"^\s*host\s+: (\S+)")
 _FAILED_CODE = re.compile(r"^\s*exitcode\s+: (-?\d{1,5}) \(pid: (\d{1,10})\)")
+# mpirun noticed that process rank 3 with PID 1167 on node n2 exited on signal 11 (Segmentation …
+_MPI_ENDED = re.compile(
+    r"^(?:mpirun|mpiexec|orterun|prterun) noticed that process rank (\d{1,8}) with PID (\d{1,10})"
+    r" on node (\S{1,255}) exited on signal (\d{1,3})"
+)
 # NVRM: Xid (PCI:0000:c1:00): 79, pid=1234, name=python, GPU has fallen off the bus.
 _XID = re.compile(r"\bXid \(PCI:[\w:.]+\): (\d{1,4}), pid='?(\d{1,10})")
 # node042:12345 NCCL DIAG [INFO] ECC: uncorrected volatile errors on rank(s) {2} (worst=3) across …
@@ -59,6 +65,25 @@ _XID_AFTER_AN_END = {43, 45}  # a process was stopped or ended: a consequence
 _RAISED_BY_OTHERS = re.compile(
     r"DistBackendError|DistNetworkError|DistStoreError|ConnectionError|ConnectionResetError"
     r"|BrokenPipeError|TimeoutError|KeyboardInterrupt|ChildFailedError|SignalException"
+    r"|^nccl\w+Error"
+)
+# Detected mismatch between collectives on ranks. Rank 1 is running collective:
+#   CollectiveFingerPrint(SequenceNumber=3, OpType=ALLREDUCE, TensorShape=[1], …), but Rank 0 is
+#   running collective: CollectiveFingerPrint(SequenceNumber=3OpType=REDUCE).
+_MISMATCH = re.compile(
+    r"Detected mismatch between collectives on ranks\. "
+    r"Rank (\d{1,8}) is running collective: .{0,80}?OpType=(\w{1,40})"
+    r".{0,4000}?but Rank (\d{1,8}) is running collective: (?:.{0,80}?OpType=)?(\w{1,40})"
+)
+_OF_THE_LAUNCHER = re.compile(r"ChildFailedError|SignalException|KeyboardInterrupt")
+# RuntimeError: Timed out waiting 1800000ms for recv operation to complete
+# The type alone does not show it: Gloo, the wrapper of TORCH_DISTRIBUTED_DEBUG, monitored barriers
+# and PyTorch up to 2.0 raise RuntimeError.
+_SAYS_OTHERS = re.compile(
+    r"Detected mismatch between collectives|monitoredBarrier|Connection closed by|Connection reset"
+    r"|Connection refused|Broken pipe|Timed out waiting|Socket Timeout|timed out in blocking wait"
+    r"|NCCL communicator was aborted|collective operation timeout|NCCL error|unhandled system error"
+    r"|ncclRemoteError|ncclSystemError|remote process exited"
 )
 # torch.AcceleratorError: CUDA error: an illegal memory access was encountered
 # RuntimeError: HIP error: unspecified launch failure
@@ -84,6 +109,8 @@ class Messages:
         self.claims: dict[int, Claim] = {}
         self.raised: dict[int, str] = {}
         self.gpu_errors: set[int] = set()  # ranks whose exception is an error of their GPU
+        self.held_up: set[int] = set()  # ranks that timed out, or raised what others caused
+        self.exit_codes: dict[int, Claim] = {}  # rank: it ended with an exit code
         self.xids: list[tuple[int, int]] = []  # (process, Xid)
         self.diagnoses: dict[str, None] = {}  # of NCCL
 
@@ -93,6 +120,7 @@ class Messages:
         for line in _lines(chunks):
             if _WORTH.search(line):
                 reader.line(line[:_LINE_BYTES].decode("utf-8", errors="replace"))
+        reader.end()
         if reader.is_evidence:
             self.sources.append(path)
         return reader.is_evidence
@@ -105,7 +133,12 @@ class _File:
         self.found = found
         self.rank = rank  # by the file's name
         self.is_evidence = False
+        self.in_trace = False
+        self.ignored = False  # what Python prints of an exception that it ignored
+        self.late: set[int] = set()  # ranks whose further exceptions are consequences
         self.trace: int | None = None  # rank whose traceback is being read
+        self.causes: set[bool] = set()  # of exceptions of unknown ranks: whether others caused them
+        self.exit_codes: dict[int, Claim] = {}
         self.failed: tuple[int | None, str | None] = (None, None)  # rank, host
 
     def line(self, line: str) -> None:
@@ -113,6 +146,8 @@ class _File:
         rank = self._rank(line)
         if (work := _WORK.search(line)) and rank is not None and (op := _OPS.get(work[2])):
             found.work[rank, int(work[1])] = (op, int(work[3]) if work[3] else None)
+            found.held_up.add(rank)
+            self.late.add(rank)
             self.is_evidence = True
         if status := _STATUS.search(line):
             # The first line counts: it is of the call that hangs, later ones are of its end.
@@ -125,20 +160,54 @@ class _File:
         if desync := _DESYNC.search(line):
             reason = f"completed collective {desync[2]} and did not join the next one"
             self._claim(desync[1], "host_never_called", reason)
-        if "Traceback (most recent call last)" in line and "Stack trace" not in line:
-            self.trace = rank
-        elif self.trace is not None and (raised := _EXCEPTION.match(line)):
-            if not _RAISED_BY_OTHERS.search(raised[1]):
-                if self.trace not in found.raised and _GPU_ERROR.search(line):
-                    found.gpu_errors.add(self.trace)
-                found.raised.setdefault(self.trace, raised[1])
-                self.is_evidence = True
-            self.trace = None
+        if differ := _MISMATCH.search(line):
+            one, other = _op(differ[2]), _op(differ[4])
+            than = " with other arguments than rank " if one == other else ""
+            self._claim(differ[1], "different_call", f"called {one}{than and than + differ[3]}")
+            self._claim(differ[3], "different_call", f"called {other}{than and than + differ[1]}")
+        self._exception(line, rank)
         if xid := _XID.search(line):
             found.xids.append((int(xid[2]), int(xid[1])))
             self.is_evidence = True
         self._diagnostics(line)
         self._launcher(line)
+
+    def _exception(self, line: str, rank: int | None) -> None:
+        """The line that ends a traceback."""
+        if "Exception ignored in" in line:
+            self.ignored = True
+            return
+        if "Traceback (most recent call last)" in line and "Stack trace" not in line:
+            self.in_trace, self.trace = True, rank
+            return
+        raised = _EXCEPTION.match(line)
+        # PyTorch writes [rank3]: before all lines of an exception that nothing catches: the last
+        # one counts where an excerpt lacks the head.
+        if raised is None or not (self.in_trace or _PREFIX.match(line)):
+            return
+        of = self.trace if self.in_trace else rank
+        ignored, self.ignored = self.ignored, False
+        self.in_trace, self.trace = False, None
+        if ignored:
+            return
+        by_others = bool(_RAISED_BY_OTHERS.search(raised[1]) or _SAYS_OTHERS.search(line))
+        if of is None:
+            if not _OF_THE_LAUNCHER.search(raised[1]):
+                self.causes.add(by_others)
+        elif by_others:
+            self.found.held_up.add(of)
+            self.late.add(of)
+            self.is_evidence = True
+        elif of not in self.late:
+            if of not in self.found.raised and _GPU_ERROR.search(line):
+                self.found.gpu_errors.add(of)
+            self.found.raised.setdefault(of, raised[1])
+            self.is_evidence = True
+
+    def end(self) -> None:
+        """Take what only the whole file shows."""
+        if self.causes != {True}:  # a rank that raised only what others caused ends with a code
+            self.found.exit_codes |= self.exit_codes
 
     def _rank(self, line: str) -> int | None:
         """Rank of the job that wrote a line."""
@@ -177,17 +246,27 @@ class _File:
             self.is_evidence = True
             if value not in _ENDED_BY_OTHERS:
                 how = f"signal {-value}" if value < 0 else f"exit code {value}"
-                self.found.claims[rank_failed] = Claim(
+                claim = Claim(
                     rank_failed, "dead", f"Rank {rank_failed} ended with {how}.",
                     host_failed, int(code[2]),
                 )  # fmt: skip
+                (self.found.claims if value < 0 else self.exit_codes)[rank_failed] = claim
+        elif (ended := _MPI_ENDED.match(line)) and -int(ended[4]) not in _ENDED_BY_OTHERS:
+            rank_ended = int(ended[1])
+            reason = f"Rank {rank_ended} ended with signal {int(ended[4])}."
+            self.found.claims[rank_ended] = Claim(
+                rank_ended, "dead", reason, ended[3], int(ended[2])
+            )
+            self.is_evidence = True
 
 
 def message_evidence(found: Messages) -> Evidence | None:
     """What the lines say; None without any."""
     if not found.sources:
         return None
-    claims = dict(found.claims)
+    # A rank that timed out, or whose peer went away, ends with an exit code, too.
+    codes = {rank: c for rank, c in found.exit_codes.items() if rank not in found.held_up}
+    claims = found.claims | codes
     # Memory of a rank that ends is gone for its peers as well: they get errors of the GPU.
     raised = [rank for rank in found.raised if rank not in found.gpu_errors]
     if len(first := raised or list(found.raised)) == 1:  # of several the first one is not known
@@ -229,9 +308,21 @@ def _open(found: Messages, rank: int) -> Iterable[Call]:
     """
     for group, (enqueued, completed) in found.status[rank].items():
         if enqueued > completed:
-            work = found.work.get((rank, completed + 1))
+            number = completed + 1
+            # Other ranks of the group that wait at the same number may have printed the call.
+            peers = {
+                work
+                for peer, own in found.status.items()
+                if own.get(group, (0, 0))[1] == completed
+                and (work := found.work.get((peer, number))) is not None
+            }
+            work = found.work.get((rank, number)) or (peers.pop() if len(peers) == 1 else None)
             if work is not None:
-                yield Call(group, completed + 1, *work)
+                yield Call(group, number, *work)
+
+
+def _op(name: str) -> str:
+    return _OPS.get(name, name)
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterable[bytes]:

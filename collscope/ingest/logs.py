@@ -152,7 +152,7 @@ def _scan_diagnostics(scan: LogScan) -> list[Diagnostic]:
         ),
         (
             "unknown", "other_line", Severity.INFO,
-            "NCCL or RCCL lines without anything to keep",
+            "NCCL or RCCL lines that hold nothing collscope reads",
         ),
     ]  # fmt: skip
     counters = scan.counters

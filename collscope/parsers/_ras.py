@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _DECODER = json.JSONDecoder()
 _JSON = re.compile(r'\{\s*"(?:nccl_version|timestamp)"\s*:')
+# NCCL 2.28 writes no comma between "nvml_dev" and "status" of a rank that does not answer.
+_NO_COMMA = re.compile(r'("nvml_dev"\s*:\s*-?\d{1,10})(\s*\n\s*"status"\s*:)')
 _TEXT = re.compile(r"^(?:NCCL|RCCL) version [\d.]+.*\n(?:.*\n){0,4}?\s*Job summary\s*\n=+", re.M)
 _END = re.compile(r"^Warnings\s*\n=+", re.M)
 # 0         1         4       7-8        32        32   RUNNING  INCOMPLETE
@@ -85,6 +87,7 @@ def answers(text: str) -> Iterator[RasAnswer]:
 
 
 def _from_json(text: str) -> Iterator[RasAnswer]:
+    text = _NO_COMMA.sub(r"\1,\2", text)
     at = text.find("{")
     while at >= 0:
         try:

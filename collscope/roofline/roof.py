@@ -365,7 +365,9 @@ def latency_note(floor: Floor) -> Note:
 
 
 def _measured_note(source: str) -> Note:
-    return Note("measured", {"source": source}, f"measured on such a machine: {source}")
+    return Note(
+        "measured", {"source": source}, f"reachable speed measured on such a machine: {source}"
+    )
 
 
 def _transfer_us(work: Workload, shaped: _Shaped, gbps: float) -> float:

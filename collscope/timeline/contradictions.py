@@ -80,7 +80,13 @@ def _left_early(timeline: Timeline) -> npt.NDArray[np.bool_]:
     error = 2 * np.maximum.reduceat(timeline.clocks.error[calls.trace], calls.offsets[:-1])
     synchronising = np.array([c.op.synchronises for c in calls.classes])[calls.class_]
     known = synchronising & (times.end_skew >= 0) & (times.shortest > 0)
-    early: npt.NDArray[np.bool_] = known & (times.end_skew - error > times.shortest / 2)
+    if not known.any():
+        return known
+    # The clocks are as most calls leave: a rank that is late in them leaves them later, always.
+    usual = float(np.median(times.shortest[known]))
+    early: npt.NDArray[np.bool_] = known & (
+        times.end_skew - error > np.maximum(times.shortest, usual) / 2
+    )
     return early
 
 

@@ -152,7 +152,7 @@ def test_a_roof(db: Path) -> None:
 
 def test_a_roof_is_no_time_in_the_job(db: Path) -> None:
     said = collscope("predict", "--db", db, "--run", "ringll", "--system", "h200").out
-    assert "We assume that every collective reaches the roof" in said
+    assert "We assume that every collective reaches its reachable speed" in said
     assert "The new times are those of calls" not in said
     measured = collscope("predict", "--db", db, "--run", "ringll", "--with", "half").out
     assert "The new times are those of calls in a job, not alone." in measured

@@ -14,6 +14,7 @@ from collscope.errors import InputError, UsageError
 from collscope.hang.collect import evidence_of
 from collscope.hang.judge import judge
 from collscope.hang.service import ask_twice, parse_address
+from collscope.reports.hang.text import render_hang
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -161,6 +162,36 @@ def test_the_rank_that_the_watchdog_saw_behind(tmp_path: Path) -> None:
             "[rank1]: torch.distributed.DistBackendError: NCCL error\n" + status(0, 2, 1),
             ([], ()),
         ),
+        # The end of a traceback alone, and an end that mpirun reports.
+        ("[rank1]:     loss.backward()\n[rank1]: MemoryError: 4 GB\n", ([1], ("dead",))),
+        (
+            "mpirun noticed that process rank 3 with PID 7 on node n2 exited on signal 11"
+            " (Segmentation fault).\n",
+            ([3], ("dead",)),
+        ),
+        (
+            "mpirun noticed that process rank 3 with PID 7 on node n2 exited on signal 15"
+            " (Terminated).\n" + status(0, 2, 1),
+            ([], ()),
+        ),
+        # A rank that timed out ends with an exit code, too; a signal is no consequence.
+        (status(2, 22, 21) + TORCHRUN.format(code=1), ([], ())),
+        (status(2, 22, 21) + TORCHRUN.format(code=-11), ([2], ("dead",))),
+        (
+            "[rank2]: Traceback (most recent call last):\n"
+            "[rank2]: torch.distributed.DistBackendError: NCCL error\n" + TORCHRUN.format(code=1),
+            ([], ()),
+        ),
+        (
+            "Traceback (most recent call last):\n"
+            "RuntimeError: Timed out waiting 9000ms for recv operation to complete\n"
+            + TORCHRUN.format(code=1),
+            ([], ()),
+        ),
+        (
+            "Traceback (most recent call last):\nKeyError: 'labels'\n" + TORCHRUN.format(code=1),
+            ([2], ("dead",)),
+        ),
     ],
 )
 def test_lines_of_processes_and_launchers(
@@ -176,6 +207,68 @@ def test_xid_lines_name_the_rank_of_the_process(tmp_path: Path) -> None:
     line = "kernel: NVRM: Xid (PCI:0000:c1:00): 79, pid=102, name=python, GPU has fallen off\n"
     (tmp_path / "dmesg.txt").write_text(line)
     assert of_files(tmp_path) == ([2], ("gpu_not_finished",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running x",
+        "RuntimeError: Rank 1 successfully reached monitoredBarrier, but received errors",
+        "RuntimeError: Rank 1 timed out in monitoredBarrier after 5000 ms.",
+        "RuntimeError: [gloo/transport/tcp/pair.cc:1] Connection closed by peer [10.0.0.2]:8",
+        "RuntimeError: Timed out waiting 9000ms for send operation to complete",
+        "RuntimeError: NCCL communicator was aborted on rank 1.",
+        "RuntimeError: [Rank 1] Caught collective operation timeout: WorkNCCL(SeqNum=2, x)",
+        "RuntimeError: NCCL error in: NCCLUtils.hpp:1, remote process exited",
+        "RuntimeError: Socket Timeout",
+        "OSError: gone: Broken pipe\n[rank1]: Traceback (most recent call last):\n"
+        "[rank1]: ValueError: 3",
+    ],
+)
+def test_what_a_rank_raises_because_of_others_does_not_name_it(tmp_path: Path, text: str) -> None:
+    lines = f"[rank1]: Traceback (most recent call last):\n[rank1]: {text}\n"
+    (tmp_path / "out.log").write_text(lines)
+    assert of_files(tmp_path) == ([], ())
+
+
+def test_an_exception_that_python_ignores_names_nobody(tmp_path: Path) -> None:
+    lines = "Exception ignored in: <function Pool.__del__>\nTraceback (most recent call last):\n"
+    (tmp_path / "rank_1.err").write_text(f"{lines}OSError: closed\n{status(1, 2, 1)}")
+    assert of_files(tmp_path) == ([], ())
+
+
+@pytest.mark.parametrize(
+    ("other", "reasons"),
+    [
+        ("SequenceNumber=3OpType=REDUCE", ("Rank 1 called AllReduce.", "Rank 4 called Reduce.")),
+        (
+            "SequenceNumber=3, OpType=ALLREDUCE, TensorShape=[2], TensorDtypes=Float",
+            (
+                "Rank 1 called AllReduce with other arguments than rank 4.",
+                "Rank 4 called AllReduce with other arguments than rank 1.",
+            ),
+        ),
+    ],
+)
+def test_a_mismatch_of_two_ranks_gives_both_as_candidates(
+    tmp_path: Path, other: str, reasons: tuple[str, str]
+) -> None:
+    lines = (
+        "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running"
+        " collective: CollectiveFingerPrint(SequenceNumber=3, OpType=ALLREDUCE, TensorShape=[1],"
+        " TensorDtypes=Float), but Rank 4 is running collective:"
+        f" CollectiveFingerPrint({other})).\n"
+    )
+    (tmp_path / "out.log").write_text(lines)
+    verdict = judge(evidence_of([str(tmp_path)]))
+    assert (verdict.who, verdict.candidates, verdict.reasons) == ((), (1, 4), reasons)
+
+
+def test_a_rank_waits_where_only_a_peer_printed_the_call(tmp_path: Path) -> None:
+    first, second = status(0, 25, 22), status(1, 25, 22).split("\n")[1]
+    (tmp_path / "out.log").write_text(f"{first}{second}\n")
+    verdict = judge(evidence_of([str(tmp_path)]))
+    assert (verdict.who, verdict.candidates, verdict.waiting.ranks) == ((), (), 2)
 
 
 # --- RAS --------------------------------------------------------------------------
@@ -250,6 +343,42 @@ def test_answers_of_the_service(
     for number, text in enumerate(texts):
         (tmp_path / f"ras.{number}.txt").write_text(text)
     assert of_files(tmp_path) == found
+
+
+@pytest.mark.parametrize(
+    ("dead", "reason"),
+    [
+        (False, "Rank 2 does not answer the RAS service."),
+        (True, "Rank 2 is dead according to the RAS service."),
+    ],
+)
+def test_a_rank_that_does_not_answer_is_not_yet_dead(
+    tmp_path: Path, reason: str, *, dead: bool
+) -> None:
+    text = answer([9, 9, 0, 9], missing=[2])
+    text = text.replace('"considered_dead": false', f'"considered_dead": {json.dumps(dead)}')
+    (tmp_path / "ras.json").write_text(text)
+    verdict = judge(evidence_of([str(tmp_path)]))
+    assert (verdict.who[0].rank, verdict.reasons) == (2, (reason,))
+
+
+def test_an_answer_with_a_missing_comma(tmp_path: Path) -> None:
+    rank = '{"rank": 1, "host": "n", "pid": 5, "cuda_dev": 1,\n "nvml_dev": 1\n "status":'
+    text = (
+        '{"nccl_version": "2.28.9", "communicators_count": 1, "communicators": [{"hash": "0x1",'
+        ' "size": 2, "ranks": [], "missing_ranks": ['
+        f'{rank} {{"unresponsive": true, "considered_dead": false}}}}]}}]}}'
+    )
+    (tmp_path / "ras.json").write_text(text)
+    assert of_files(tmp_path) == ([1], ("silent",))
+
+
+def test_a_verdict_of_several_ranks_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "ras.txt").write_text(TEXT)
+    first, *_ = render_hang(judge(evidence_of([str(tmp_path)])), "text").splitlines()
+    assert first.startswith("Verdict: ranks 12 (")
+    assert "), 13 (" in first
+    assert first.endswith("did not make the call (their hosts sleep, wait, or skipped it).")
 
 
 def test_text_of_the_service_is_no_log(tmp_path: Path) -> None:

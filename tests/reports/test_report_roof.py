@@ -342,7 +342,7 @@ def test_host_memory_does_not_hide_the_times_in_the_job() -> None:
         store.kernel(call, log, transfer_ns=50_000, wait_ns=0)
     _measured(store, 9e9, backend="host", redop="Max", size_bytes=4096, count=1024)
     row = next(r for r in store.report(system="mi300x").judgement.classes if r.redop is Redop.MAX)
-    assert texts(row.marks) == ("measured in host memory", "time in the job")
+    assert texts(row.marks) == ("measured in host memory", "measured in the job, not alone")
     assert row.measured_ns == 50_000
     assert row.roof is not None
     assert row.efficiency == pytest.approx(row.roof.time_ns / 50_000)
@@ -500,7 +500,7 @@ def test_waiting_is_no_gain_of_free_collectives(unknown: int) -> None:
     assert uplift.ceiling == pytest.approx(1 / (1 - free) - 1)
     assert ("may be waiting or transfer" in str(uplift.assumptions)) == bool(unknown)
     text = " ".join(render(report, "text").split())
-    assert "without any transfer, and with compute as fast as now, it would be at most" in text
+    assert "Without any transfer, and with compute as fast as now, it would be at most" in text
     (fraction,) = fractions_of(store.connection, "main", ())
     assert fraction.waiting == pytest.approx(waits["wait_ns"] / 500)
 
@@ -572,7 +572,7 @@ def test_classes_that_wait_are_found(transfer: float, wait: float, speaks: bool)
     assert ("skew_dominated" in advice) is speaks
     if speaks:
         assert advice["skew_dominated"].endswith("Faster collectives help class 1 little.")
-    assert texts(report.judgement.classes[0].marks) == ("time in the job",)
+    assert texts(report.judgement.classes[0].marks) == ("measured in the job, not alone",)
     assert (report.judgement.classes[0].regime == "waiting") is speaks
 
 
@@ -666,7 +666,7 @@ def test_the_range_counts_nothing_at_its_lower_end_for_what_only_the_job_tells()
     slow = (19.2 + GIB * 1.75 / 315.91e3) / ROOF_US
     assert uplift.low == pytest.approx(1 / (1 - 0.1 * (1.1 - slow)) - 1, rel=1e-2)
     assert any(
-        text.startswith("transfers in the job are judged, without a replay: 1 of 2")
+        text.startswith("1 of 2 classes judged by transfers in the job, without a replay")
         for text in texts(uplift.assumptions)
     )
 

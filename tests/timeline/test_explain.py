@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 from command import collscope
-from inputs import ROOT
+from inputs import ROOT, SHARED
 from msgspec.structs import replace
 from trace_builder import COMM, COMPUTE, US, Job
 
@@ -297,7 +298,7 @@ def test_different_jobs_have_no_parts() -> None:
 
 def test_a_slower_host_that_adds_nothing_is_hidden() -> None:
     """Hosts of 20 us a launch become 40, and kernels last 1000."""
-    hidden = " (mean over the ranks, hidden by GPU work)."
+    hidden = " (mean over the ranks). GPU work hides this."
     assert hidden in text(job(host=20), job(host=40))
     assert hidden not in text(job(host=20), job(host=20))
     assert hidden not in text(*(job(lambda rank: 100, host=host) for host in (300, 450)))
@@ -421,3 +422,19 @@ def test_the_collectives_part_holds_the_truth(recorded_jobs: Path, tmp_path: Pat
     assert 0 < part["low_ns"] < part["ns"]
     assert part["ns"] == pytest.approx(22.7e6, rel=0.15)
     assert part["low_ns"] <= 22.7e6 <= part["high_ns"]
+
+
+def test_a_late_host_has_advice_and_may_be_in_the_row_of_the_profiler(tmp_path: Path) -> None:
+    """The loader of rank 1 sleeps 25 ms a step; the profiler may account for none of it."""
+    jobs = SHARED / "recordings" / "h200x2-causes"
+    if not jobs.is_dir():
+        pytest.skip("no recordings/h200x2-causes folder")
+    db = tmp_path / "t.db"
+    for run in ("base", "loader"):
+        assert collscope("ingest", "auto", jobs / run, "--run", run, "--db", db).code == 0
+    text = " ".join(collscope("compare", "base", "loader", "--explain", "--db", db).out.split())
+    assert "in 'loader' only: Late host, rank 1" in text
+    assert "Only part of this lengthens the step. Find what the host does in this gap" in text
+    (value, low) = re.findall(r"profiler overhead \+([\d.]+) \+([\d.]+) ", text)[0]
+    assert float(value) > float(low) == 0
+    assert f"If the overhead is less than {value} ms, other parts" in text

@@ -12,6 +12,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inputs import ROOT
 from msgspec.structs import asdict, replace
 from readers import parse
 from trace_builder import COMM, US, Job, Row, nested_job, steady_job
@@ -20,6 +21,7 @@ from collscope.model import Datatype, Op
 from collscope.model.trace import Kind, TraceCollective, TraceColumns, TraceFile
 from collscope.timeline.analyse import Timeline, analyse
 from collscope.timeline.clocks import CallEnds
+from collscope.timeline.contradictions import contradictions
 from collscope.timeline.overlap import covered, union
 from collscope.timeline.steps import find_period
 
@@ -492,6 +494,18 @@ def test_scheduled_windows_of_real_jobs_are_one_group(
     assert int((timeline.calls.seen == 4).sum()) == min(rows)
     assert timeline.calls.missing() == []
     assert not timeline.times.impossible.any()
+
+
+def test_ranks_that_always_leave_apart_contradict_nothing() -> None:
+    """FSDP on two H100: of the large calls the late rank leaves 14 us later, of the eight small
+    ones both leave together. Only the collectives' kernels are kept of these traces."""
+    traces = []
+    for path in sorted((ROOT / "tests/recordings/h100x2-fsdp").glob("light.rank*")):
+        data = zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes())
+        traces += parse([data], path.name)
+    timeline = analyse(traces)
+    assert len(timeline.calls) == 152
+    assert contradictions(timeline, timeline.steps) == []
 
 
 def _profiled(job: Job, begins: dict[int, int], ahead: dict[int, int]) -> list[TraceFile]:

@@ -81,8 +81,8 @@ def waiting_dominates(report: Report) -> Iterable[Finding]:
     worst = max(timed, key=lambda row: (row.wait_ns or 0) * (row.kernel_observations or 0))
     ranks = report.timeline.ranks or report.timeline.logged
     unknown = sum(rank.unknown_ns for rank in ranks)
-    known = ", where it is known" if unknown else ""
-    left = f"; for another {unknown / 1e6:.3f} ms it is not known" if unknown else ""
+    known = ", where waiting and transfer are known" if unknown else ""
+    left = f"; another {unknown / 1e6:.3f} ms may be waiting or transfer" if unknown else ""
     yield Finding(
         severity="warning",
         code="waiting_dominates",

@@ -160,11 +160,13 @@ def _assumptions(
         yield Note(
             "range_with_best",
             {},
-            "the range covers the samples, the ceiling's own range and the best measurement",
+            "only the samples, the ceiling and the best measurement vary: the range covers these",
         )
     elif any(j.roof is not None and j.roof.time_low_ns < j.roof.time_high_ns for j in counted):
         yield Note(
-            "range_with_ceiling", {}, "the range covers the samples and the ceiling's own range"
+            "range_with_ceiling",
+            {},
+            "only the samples and the ceiling vary: the range covers both",
         )
 
 
@@ -184,7 +186,7 @@ def _exposure(known: Fraction) -> Iterable[Note]:
             "exposed",
             {"share": known.exposure},
             (
-                f"{100 * known.exposure:.1f} % of every class is exposed, the average over all "
+                f"{100 * known.exposure:.1f} % of every class is exposed, as on average over all "
                 "collectives"
             ),
         )
@@ -224,9 +226,8 @@ def _times(
         yield Note(
             "judged_in_job",
             {"classes": unmeasured, "of": len(counted)},
-            "transfers in the job are judged, without a replay: "
-            f"{count_of(unmeasured, len(counted), 'class', 'classes')}; the lower end of a "
-            "range counts no gain for them",
+            f"{count_of(unmeasured, len(counted), 'class', 'classes')} judged by transfers in "
+            "the job, without a replay; the lower end of a range counts no gain for these",
         )
     kernels_ns = sum(j.row.kernel_ns or 0 for j in expected)
     unsplit = sum(j.unsplit_ns for j in expected) / kernels_ns if kernels_ns else 0.0

@@ -102,4 +102,4 @@ def class_marks(match: Match | None, row: ClassRow, *, in_job: bool) -> Iterator
             values = {"values": mark.values, "status": mark.status or None}
             yield Note(mark.of.value, values, mark_words(mark))
     if in_job:
-        yield Note(IN_JOB, {}, "time in the job")
+        yield Note(IN_JOB, {}, "measured in the job, not alone")

@@ -32,7 +32,7 @@ from collscope.roofline.workload import IMPOSSIBLE
 from collscope.units import count, decimals, format_size
 
 _HOW = (
-    "Not judged: measure the classes (collscope replay, or collscope ingest csv and table), "
+    "Not judged: measure the classes (collscope replay, or collscope ingest csv or table), "
     "and name the machine (collscope report --system NAME; collscope roofline --list)."
 )
 _NO_RANKS = (
@@ -57,7 +57,7 @@ def gain_sentences(report: Report) -> Iterable[str]:
         gain, between = gain_words(uplift)
         yield (
             f"With every measured class at its reachable speed ({report.judgement.roof}), "
-            f"the job{_which(uplift, report.judgement)} would be {gain} faster{between}; "
+            f"the job{_which(uplift, report.judgement)} would be {gain} faster{between}. "
             f"{_without(uplift)}, and with compute as fast as now, it would be "
             f"{_at_most(uplift)} faster."
         )
@@ -70,7 +70,7 @@ def gain_sentences(report: Report) -> Iterable[str]:
 
 
 def _without(uplift: Uplift) -> str:
-    return "without any transfer" if uplift.in_job else "without any collective time"
+    return "Without any transfer" if uplift.in_job else "Without any collective time"
 
 
 def _at_most(uplift: Uplift) -> str:
@@ -152,13 +152,11 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
     if judged_run.kernels:
         yield _kernel_table(judged_run.kernels)
         yield (
-            "Summed over ranks and profiles. mean / roof is shown only where no message size "
-            "explains the mean."
+            "Summed over ranks and profiles. mean / roof: only where no message size explains the "
+            "mean."
         )
-        yield from (
-            f"Largest message of a kernel: {source}."
-            for source in dict.fromkeys(map(largest_message, judged_run.kernels))
-        )
+        sources = "; ".join(dict.fromkeys(map(largest_message, judged_run.kernels)))
+        yield f"largest message: of the classes that a kernel serves ({sources})."
     if judged_run.metrics:
         yield _metric_table(judged_run.metrics)
         yield from _metric_words(judged_run.metrics)
@@ -329,9 +327,9 @@ def _parts(found: Breakdown) -> Iterable[tuple[str, float | None, str]]:
 
 def _uplift(found: Uplift, which: str, report: Report) -> Iterable[str | Item]:
     lines = [
-        f"saved: {100 * found.saved:.2f} points of the time; {100 * found.judged:.1f} % of "
-        f"the collective time is judged; {_gain(found.gain_if_alike)} if the rest has the "
-        "same efficiency",
+        f"saved: {100 * found.saved:.2f} % of the denominator; {100 * found.judged:.1f} % of the "
+        f"collective time is judged; {_gain(found.gain_if_alike)} faster if all of it has the same "
+        "efficiency",
     ]
     if found.gain_skewed_low is not None and found.gain_skewed_high is not None:
         lines.append(
@@ -352,7 +350,7 @@ def largest_message(kernel: ProfileKernel) -> str:
     """Where the largest message comes from that a kernel can serve."""
     if kernel.served_class is None:
         return "RCCL's stock MSCCL algorithms (not valid with other algorithm files)"
-    return f"class {kernel.served_class}, the largest"
+    return f"class {kernel.served_class}"
 
 
 def _kernel_table(rows: Sequence[ProfileKernel]) -> Table:

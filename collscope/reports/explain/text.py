@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import hypot, log
 
 from collscope.reports.explain.answer import Explained
-from collscope.reports.rendering.cause_words import cause_title, evidence, kernel
+from collscope.reports.rendering.cause_words import cause_title, evidence, kernel, remedy
 from collscope.reports.rendering.class_words import inferred_groups
 from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import in_format
@@ -95,7 +95,7 @@ def _sections(explanation: Explained) -> list[Section]:
     if explanation.classes:
         mixed = any(c.collective_class.size_bytes is None for c in explanation.classes)
         body: tuple[str | Table, ...] = (_class_table(explanation), *((_MEANS,) if mixed else ()))
-        sections.append(Section("Collectives, as swapped", body))
+        sections.append(Section("Collective times that were exchanged", body))
     return sections
 
 
@@ -118,7 +118,7 @@ def _answer(explanation: Explained) -> Iterator[str]:
             yield (
                 f"{sure}, in {where}: {cause_title(found.cause.cause, found.cause.ranks)},"
                 f" {ms.value:.3g} ms a step ({ms.low:.3g} to {ms.high:.3g}){of_run}."
-                f" {evidence(found.cause)}"
+                f" {evidence(found.cause)} {remedy(found.cause)}"
             )
     if one.blocks and other.blocks and abs(log(other.blocks / one.blocks)) > _OTHER_BLOCKS:
         yield (
@@ -145,20 +145,32 @@ def _kernel_table(explanation: Explained) -> Table:
 
 def _meanings(explanation: Explained) -> Iterator[str]:
     one, other = explanation.first, explanation.second
+    yield from _profiler_or_host(explanation)
     yield (
-        f"A part is the time that a step of '{one.run}' gains or loses with that part of"
-        f" '{other.run}'. The parts and the unexplained time add up to the difference."
+        f"A part shows how much longer (+) or shorter (-) a step of '{one.run}' becomes with that"
+        f" part of '{other.run}'. The parts and the unexplained time add up to the difference."
         " docs/compare-and-check.md explains how parts and ranges are computed."
     )
     yield (
-        f"Both steps were recorded with the profiler. They are means of {one.steps} and"
-        f" {count(other.steps, 'step')}."
+        f"Both steps were recorded with the profiler: '{one.run}' is the mean of"
+        f" {count(one.steps, 'step')}, '{other.run}' of {count(other.steps, 'step')}."
     )
     ratio = explanation.unprofiled_ratio
     yield without_profiler(
         [(r.run, r.unprofiled_low_ns / 1e6, r.unprofiled_high_ns / 1e6) for r in (one, other)],
         [None if ratio is None else (ratio.low, ratio.high)],
     )
+
+
+def _profiler_or_host(explanation: Explained) -> Iterator[str]:
+    """That the row of the profiler may hold what a late host costs."""
+    (profiler,) = (p for p in explanation.parts if p.part == "profiler")
+    late = any(found.cause.cause == "late_host" for found in explanation.causes)
+    if late and profiler.ns is not None and profiler.low_ns <= 0 < profiler.ns:
+        yield (
+            "The recordings cannot separate profiler overhead from a late host. If the overhead is"
+            f" less than {profiler.ns / 1e6:.2f} ms, other parts or the unexplained time grow."
+        )
 
 
 def _causes(explanation: Explained) -> str:
@@ -307,18 +319,18 @@ def _basis(explanation: Explained) -> Iterator[str]:
     else:
         yield (
             f"Host work between launches takes {explanation.host_pace:.2f} times as long in"
-            f" '{other.run}' (mean over the ranks{_hidden(explanation)})."
+            f" '{other.run}' (mean over the ranks).{_hidden(explanation)}"
         )
     if one.cpu_activities != other.cpu_activities:
         yield (
             "Only one run has CPU activities in its traces. Recording them makes its hosts slower."
         )
     if explanation.slowdown_assumed:
-        silent = one if one.slowdown is None else other
+        silent, heard = (one, other) if one.slowdown is None else (other, one)
         yield (
             f"In '{silent.run}' no kernel ran both alone and overlapped with a collective. We"
-            " assume that its compute kernels alone are as fast as in the other run. Extra time"
-            " counts as collectives. The ranges also allow for the other run's slowdown."
+            f" assume that compute kernels alone are as fast as in '{heard.run}'. Their extra time"
+            f" counts as collectives. The ranges also allow for the slowdown in '{heard.run}'."
         )
     elif one.slowdown is None:
         yield (
@@ -345,7 +357,7 @@ def _hidden(explanation: Explained) -> str:
     assert explanation.host_pace is not None
     (host,) = (p.ns or 0 for p in explanation.parts if p.part == "host")
     adds = abs(host) >= _SMALL * explanation.first.step_ns
-    return "" if adds or abs(explanation.host_pace - 1) <= STARTS else ", hidden by GPU work"
+    return "" if adds or abs(explanation.host_pace - 1) <= STARTS else " GPU work hides this."
 
 
 def _class_table(explanation: Explained) -> Table:

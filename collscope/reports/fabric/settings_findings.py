@@ -56,7 +56,8 @@ def _from_environment(report: Report) -> list[SettingRow]:
 
 def _seen_by(row: SettingRow) -> str:
     return (
-        f"{row.name}={row.value} in {row.processes} of {row.of_processes} processes with settings"
+        f"{row.name}={row.value} in {row.processes} of {row.of_processes} processes whose settings "
+        "are recorded"
     )
 
 

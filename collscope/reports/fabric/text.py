@@ -24,7 +24,7 @@ def transports_section(report: Report) -> Iterable[str | Table]:
             ("channels", NUMBER),
             ("intra-node pairs", NUMBER),
             ("inter-node pairs", NUMBER),
-            ("unknown", NUMBER),
+            ("unknown pairs", NUMBER),
         ]
         yield table(
             columns,

@@ -23,6 +23,12 @@ _WHAT = {
     "peer_missing": "did not make its side of the transfer",
     "not_initialised": "did not finish creating the communicator",
 }
+_WHAT_OF_SEVERAL = _WHAT | {
+    "host_never_called": "did not make the call (their hosts sleep, wait, or skipped it)",
+    "silent": "wrote no recording, or do not answer",
+    "gpu_not_finished": "still have the call open on their GPUs, although a peer completed it",
+    "peer_missing": "did not make their side of the transfer",
+}
 _RECORD = (
     "For the next run, set TORCH_FR_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1 and "
     "TORCH_NCCL_ENABLE_TIMING=1 on every rank."
@@ -45,9 +51,7 @@ def verdict_lines(verdict: Verdict) -> list[tuple[str, str]]:
     """Head and text of each line."""
     lines = []
     if verdict.decided:
-        what = ", or ".join(_WHAT[name] for name in verdict.what)
-        who = ", ".join(map(_who, verdict.who[:_NAMED]))
-        lines.append(("Verdict", f"{who}{_more(verdict.who, _NAMED)} {what}."))
+        lines.append(("Verdict", _named(verdict)))
     else:
         lines.append(("Verdict", "none."))
         if verdict.candidates:
@@ -78,6 +82,14 @@ def verdict_lines(verdict: Verdict) -> list[tuple[str, str]]:
     return lines
 
 
+def _named(verdict: Verdict) -> str:
+    number = len(verdict.who)
+    names = _WHAT if number == 1 else _WHAT_OF_SEVERAL
+    what = ", or ".join(names[name] for name in verdict.what)
+    who = ", ".join(map(_who, verdict.who[:_NAMED])) + _more(verdict.who, _NAMED)
+    return f"{_ranks(number)} {who} {what}."
+
+
 def _more(values: tuple[object, ...], shown: int) -> str:
     return f" and {len(values) - shown} more" if len(values) > shown else ""
 
@@ -93,4 +105,4 @@ def _who(who: Who) -> str:
         f"GPU {who.gpu}" if who.gpu is not None else "",
     ]
     where_it_runs = ", ".join(part for part in parts if part)
-    return f"rank {who.rank}" + (f" ({where_it_runs})" if where_it_runs else "")
+    return str(who.rank) + (f" ({where_it_runs})" if where_it_runs else "")

@@ -47,8 +47,8 @@ def _of_calls(basis: Basis) -> Iterator[Note]:
         yield Note(
             "at_the_ceiling",
             {},
-            "We assume that every collective reaches the roof. One that was faster in the "
-            "job stays as recorded.",
+            "We assume that every collective reaches its reachable speed. A collective that was "
+            "faster in the job keeps its recorded time.",
         )
     elif basis.by_call:
         yield Note(
@@ -97,7 +97,7 @@ def _of_host(report: PredictionReport) -> Iterator[Note]:
         yield Note(
             "range",
             {"low_ns": report.low_ns, "high_ns": report.high_ns},
-            "The range covers the spread of the new times, the host's pace, the slowdown of "
+            "The range covers the spread of the new times, the host speed, the slowdown of "
             "compute by collectives, and 3 % run-to-run variation.",
         )
     low, high = known.host_low, known.host_high
@@ -106,9 +106,9 @@ def _of_host(report: PredictionReport) -> Iterator[Note]:
         yield Note(
             "profiler_cost_unknown",
             {"low": low, "high": high},
-            f"The cost of the profiler ({_profiler(known)}) on the host is not known: we "
-            f"assume that host work needs {low:.2f} to {high:.2f} of its recorded time "
-            "without it. --step-ms narrows the range.",
+            f"The cost of the profiler ({_profiler(known)}) on the host is not known. We "
+            f"assume that without the profiler, host work needs {low:.2f} to {high:.2f} of its "
+            "recorded time. --step-ms narrows the range.",
         )
     elif known.host_determined:
         yield Note(
@@ -123,7 +123,7 @@ def _of_host(report: PredictionReport) -> Iterator[Note]:
         yield Note(
             "host_pace_unknown",
             {"low": low, "high": high},
-            "The GPU limits the recorded step, which hides the host's own pace: we assume "
+            "The GPU limits the recorded step, which hides the host's own speed: we assume "
             f"that host work needs {low:.2f} to {high:.2f} of its recorded time. A recording "
             "of a faster setting, with its step time, narrows the range.",
         )

@@ -44,7 +44,7 @@ def prediction_extras(report: PredictionReport) -> Extras:
     drawings = {
         "": (_step(report, report.new_ns or 0.0),) if has_parts else (),
         "What bounds the step": tuple(_path(bound_rows(report))),
-        "Classes that change": tuple(_classes(report.changed)),
+        "Classes with new times": tuple(_classes(report.changed)),
     }
     return Extras(tuple(_facts(report)), drawings)
 
@@ -74,7 +74,7 @@ def _facts(report: PredictionReport) -> Iterable[Fact]:
                    f"{figure((most.old_ns or 0) / 1e3, 4)} to {figure(most.new_ns / 1e3, 4)} us"
                    " a call"
                    f", {count(most.calls, 'call')}",
-                   "Classes that change")  # fmt: skip
+                   "Classes with new times")  # fmt: skip
     yield Fact("With", origin_words(report.times_from))
 
 

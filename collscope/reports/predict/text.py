@@ -30,8 +30,8 @@ _OVER = 1.1  # of the given step: what the GPU alone takes contradicts it
 _STEP_FROM = {
     "marks": "between the profiler's step marks",
     "graphs": "from the launches of graphs: a step is one graph, or a few that recur",
-    "kernels": "from the kernels that recur: the profiler marked no steps",
-    "period": "from the period of the collectives: the profiler marked no steps",
+    "kernels": "found by recurring kernels, as the profiler marked no steps",
+    "period": "found by the period of the collectives, as the profiler marked no steps",
     "given": "as many as given at ingest (--steps)",
     "window": "the whole trace, because no step is known",
 }
@@ -85,7 +85,7 @@ def _sections(report: PredictionReport, explain: bool) -> Iterable[Section]:
     if explain:
         yield Section("What bounds the step", (_bounds_table(report), *_rests_on(report)))
     yield Section(
-        "Classes that change", (_table(report.changed), *_of_unknown_size(report.changed))
+        "Classes with new times", (_table(report.changed), *_of_unknown_size(report.changed))
     )
     if report.unchanged:
         text = "Not measured, so kept as recorded:"
@@ -146,8 +146,8 @@ def _answer(report: PredictionReport) -> Iterable[str]:
     )
     if report.step_ns == report.recorded_ns:
         yield (
-            "Both times include the profiler, as recorded. For times without it, pass the "
-            "step time without it as --step-ms."
+            "Both times include the profiler, as recorded. For times without the profiler, "
+            "measure a step without it and pass --step-ms."
         )
     else:
         yield (
@@ -236,15 +236,15 @@ def _starts(report: PredictionReport) -> str:
     if report.starts_off_ns is None:
         return ""
     text = (
-        "Half of its collectives start within "
-        f"{100 * report.starts_off_ns / report.recorded_ns:.1f} % of a step of their "
-        "recorded start"
+        "Half of its collectives start at most "
+        f"{100 * report.starts_off_ns / report.recorded_ns:.1f} % of a step before or after "
+        "their recorded start"
     )
     if report.other_starts_off_ns is not None:
         off = 100 * report.other_starts_off_ns / report.recorded_ns
         text += (
-            f"; with {origin_words(report.times_from)}, half start within {off:.1f} % of a "
-            "step of their start there"
+            f"; with {origin_words(report.times_from)}, half start at most {off:.1f} % of a step "
+            "before or after their start there"
         )
     return f"{text}. "
 

@@ -60,7 +60,9 @@ def _gaps(cause: Cause, shown: Evidence) -> str:
     return (
         f"Once, {figure(shown.usual)} ms passed on {who} between launching "
         f"{kernel(shown.after) or 'the step before'} and {kernel(shown.before)}; such gaps "
-        f"take {ms(shown.ms)} ms a step" + (" more than on another rank." if cause.ranks else ".")
+        f"take {ms(shown.ms)} ms a step"
+        + (" more than on another rank." if cause.ranks else ".")
+        + " Only part of this lengthens the step." * (cause.cost.high < shown.ms)
     )
 
 
@@ -91,8 +93,9 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
     "setting": _setting,
     "transport": _setting,
     "slow_calls": lambda _, e: (
-        f"{figure(e.count)} {e.name} a step reach {100 * e.usual:.0f} % of the bandwidth "
-        f"reachable on this system; such calls transfer for {ms(e.ms)} ms a step."
+        f"{e.name} ({figure(e.count)} call{'s' * (e.count != 1)} a step) reaches "
+        f"{100 * e.usual:.0f} % of the bandwidth reachable on this system. All slow calls together "
+        f"transfer for {ms(e.ms)} ms a step."
     ),
     "turns": lambda _, e: (
         f"Different ranks compute longest in turn, by {100 * e.count:.0f} % on average."
@@ -158,13 +161,18 @@ _TITLES = {
 }  # fmt: skip
 
 
-def advice(cause: Cause) -> str:
-    """What to do about a cause."""
-    text = _ADVICE[cause.cause]
+def remedy(cause: Cause) -> str:
+    """What removes a cause."""
     if cause.evidence.kind == "slow_calls":
         return "Check the environment for NCCL settings; collscope tune tries others."
     if cause.evidence.kind == "nan_checks":
         return "Turn off torch.autograd.set_detect_anomaly and TORCH_DISTRIBUTED_DEBUG."
+    return _ADVICE[cause.cause]
+
+
+def advice(cause: Cause) -> str:
+    """What removes a cause, and what would make it certain."""
+    text = remedy(cause)
     if cause.cause == "late_host" and not cause.certain:
         text += " Time the job without the profiler, and pass that time as --step-ms."
     return text

@@ -98,11 +98,9 @@ def title(entry: VerdictEntry) -> str:
 def _nothing(step: StepSummary) -> VerdictEntry:
     """No cause was found: of all ranks, or of those that were traced."""
     unseen = step.world is not None and step.world > step.ranks
-    noise = "the difference between two starts of one job"
+    noise = "run-to-run variation"
     if step.steps > 1:
-        noise = (
-            f"the differences among the {step.steps} whole steps and between two starts of one job"
-        )
+        noise += f" (among the {step.steps} whole steps and between two starts)"
     advice = "Nothing to fix. The report shows what faster collectives would save."
     if unseen:
         advice = (
@@ -133,7 +131,7 @@ def _bound(step: StepSummary) -> str:
 def _basis(step: StepSummary) -> str:
     of = f" of {step.world}" if step.world and step.world > step.ranks else ""
     activities = "CPU and CUDA activities" if step.cpu_activities else "CUDA activities"
-    without = "the step time without the profiler is not given (--step-ms)"
+    without = "pass the step time without the profiler as --step-ms"
     if step.given_ms is not None:
         without = f"{ms(step.given_ms)} ms a step without the profiler, as given"
     steps = count(step.steps, "whole step")

@@ -119,13 +119,12 @@ def _cost(timeline: TimelineReport) -> str:
         return f"The cost of {' and '.join(names)} on the host was not measured."
     if timeline.cpu_activities:
         return (
-            "The traces have CPU activities: recording them on H200, launch loops took 1.16 "
-            "to 1.52 x as long as without the profiler, training jobs up to 1.64 x."
+            "The traces have CPU activities. Recording these on H200 made loops of launches "
+            "take 1.16 to 1.52 times as long, and training jobs up to 1.64 times."
         )
     return (
-        "The traces have no CPU activities: recording GPU activities alone on H200, launch "
-        "loops took 1.06 to 1.26 x as long as without the profiler, training jobs up to 1.42 "
-        "x."
+        "The traces have no CPU activities. Recording GPU activities alone on H200 made loops "
+        "of launches take 1.06 to 1.26 times as long, and training jobs up to 1.42 times."
     )
 
 

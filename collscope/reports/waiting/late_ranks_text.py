@@ -36,7 +36,8 @@ def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
     The others wait for other ranks too: how much less they would is what it alone costs them.
     """
     waited = sum(other.wait_ns for other in ranks if other.rank != rank.rank)
-    others = "The other rank waits" if len(ranks) == 2 else "The other ranks wait"
+    others = _others(rank, ranks)
+    others = f"{others[0].upper()}{others[1:]} {'waits' if len(ranks) == 2 else 'wait'}"
     return (
         f"Rank {rank.rank} arrives last in {rank.late_last} of {late_calls(rank)}. In "
         f"{rank.late_behind} of them it is late by {us_or_ms(rank.late_typical_ns / 2)} or "
@@ -44,6 +45,12 @@ def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
         f"{us_or_ms(waited)} in total; {in_time(ranks)}, "
         f"{'it' if len(ranks) == 2 else 'they'} would wait {us_or_ms(rank.caused_wait_ns)} less."
     )
+
+
+def _others(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
+    """Those that a rank is compared with."""
+    others = [other.rank for other in ranks if other.rank != rank.rank]
+    return f"rank {others[0]}" if len(others) == 1 else "the other ranks"
 
 
 def late_calls(rank: RankWaits) -> str:
@@ -121,20 +128,22 @@ def cause_sentence(rank: RankRow, timeline: TimelineReport) -> str:
     """Why a straggler is late, with its figures; first, which ranks are late because of it."""
     return " ".join(
         (
-            *_inheriting_words(cause_of(rank, timeline).inheriting_ranks, timeline),
+            *_inheriting_words(rank, cause_of(rank, timeline).inheriting_ranks, timeline),
             _why(rank, timeline),
         )
     )
 
 
-def _inheriting_words(inheriting_ranks: Sequence[int], timeline: TimelineReport) -> Iterable[str]:
+def _inheriting_words(
+    late: RankRow, inheriting_ranks: Sequence[int], timeline: TimelineReport
+) -> Iterable[str]:
     if inheriting_ranks:
         share = sum(rank.late_share for rank in timeline.ranks if rank.rank in inheriting_ranks)
         several = len(inheriting_ranks) > 1
         yield (
             f"Rank{'s' * several} {compact_ranges(inheriting_ranks)} "
-            f"{'wait' if several else 'waits'} for it in another group, and so "
-            f"{'come' if several else 'comes'} late to the other calls: "
+            f"{'wait' if several else 'waits'} for rank {late.rank} in another group, and so "
+            f"{'arrive' if several else 'arrives'} late at other calls: "
             f"{100 * share:.0f} % of all lateness."
         )
 
@@ -142,20 +151,21 @@ def _inheriting_words(inheriting_ranks: Sequence[int], timeline: TimelineReport)
 def _why(rank: RankRow, timeline: TimelineReport) -> str:
     cause = cause_of(rank, timeline)
     others = [other for other in timeline.ranks if other.rank != rank.rank]
-    other = "the other rank" if len(others) == 1 else "the other ranks"
+    other = _others(rank, timeline.ranks)
+    gpus = "the GPU of" if len(others) == 1 else "the GPUs of"
     idles = (
-        f"Its GPU idles {us_or_ms(rank.idle_ns)}, that of {other} "
+        f"The GPU of rank {rank.rank} idles {us_or_ms(rank.idle_ns)}, {gpus} {other} "
         f"{_between([o.idle_ns for o in others])}"
     )
     computes = (
-        f"It computes {us_or_ms(rank.compute_ns)}, {other} "
+        f"Rank {rank.rank} computes {us_or_ms(rank.compute_ns)}, {other} "
         f"{_between([o.compute_ns for o in others])}."
     )
     match cause.cause:
         case "host":
             return (
                 f"{idles}: for {us_or_ms(cause.idle_host_ns or 0)} the next work was not "
-                f"launched yet, so its host is late. {computes}"
+                f"launched yet, so the host of rank {rank.rank} is late. {computes}"
             )
         case "idle":
             return (
@@ -164,20 +174,20 @@ def _why(rank: RankRow, timeline: TimelineReport) -> str:
             )
         case "more":
             return (
-                f"It runs more compute kernels than {other}: "
+                f"Rank {rank.rank} runs more compute kernels than {other}: "
                 f"{us_or_ms(cause.more_compute_ns)} more."
             )
         case "slower":
             return (
-                f"It runs the same compute kernels as {other}, but they take longer: "
+                f"Rank {rank.rank} runs the same compute kernels as {other}, but they take longer: "
                 f"{us_or_ms(cause.slower_compute_ns)} in total."
             )
         case "inherited":
             return (
-                f"It inherits {us_or_ms(cause.inherited_ns)} of it by waiting in another "
-                f"group: rank {cause.first_rank} is the first cause."
+                f"Rank {rank.rank} inherits {us_or_ms(cause.inherited_ns)} of its lateness: it "
+                f"waits in another group, and rank {cause.first_rank} is the first cause."
             )
-    return f"The reason is not known: {idles[0].lower()}{idles[1:]}. {computes}"
+    return f"The sums over the trace do not show why. {idles}. {computes}"
 
 
 def _between(values: Sequence[int]) -> str:

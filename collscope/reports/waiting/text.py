@@ -19,6 +19,7 @@ from collscope.reports.waiting.answer import (
 )
 from collscope.reports.waiting.drift import DriftRow
 from collscope.reports.waiting.hidden_cost import BesideRow
+from collscope.reports.waiting.late_ranks_text import in_time
 from collscope.reports.waiting.ranks import RankRow, RankWaits
 from collscope.units import count, figure, format_size, us_or_ms
 
@@ -145,6 +146,10 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
         ),
         (origin("rank_waits", rank=r.rank) for r in shown),
     )  # fmt: skip
+    yield (
+        "last in: calls at which the rank arrived last. late: its typical lateness in these. costs "
+        f"others: how much less other ranks would wait {in_time(ranks)}."
+    )
     if len(ranks) > len(shown):
         yield f"{count(len(ranks) - len(shown), 'more rank')} not shown (view rank_waits)."
 
@@ -310,7 +315,10 @@ def _classes(classes: Sequence[ClassTimeRow]) -> Table:
 
 
 def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
-    yield "Medians over calls; transfer and wait ms are sums over calls and ranks."
+    yield (
+        "Medians over calls; transfer and wait ms are sums over calls and ranks. Skew: from the "
+        "first rank to the last."
+    )
     if len(classes) > _MOST_CLASSES:
         more = count(len(classes) - _MOST_CLASSES, "more class", "more classes")
         yield f"{more} not shown (view call_times)."
@@ -320,14 +328,14 @@ def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
     incomplete = sum(c.incomplete for c in classes)
     if incomplete:
         yield (
-            f"{count(incomplete, 'call')} without the times of a rank (it has no trace, or "
-            "its trace does not include the call): the transfer is not known."
+            f"{count(incomplete, 'call')} {'lacks' if incomplete == 1 else 'lack'} the times of a "
+            "rank (no trace, or none of this call): the transfer is not known."
         )
     suspect = sum(c.suspect for c in classes)
     if suspect:
         yield (
-            f"{count(suspect, 'call')} whose shortest kernel contradicts the transfer on "
-            "aligned clocks by more than 10 %."
+            f"In {count(suspect, 'call')}, the shortest kernel and the transfer by aligned clocks "
+            "differ by more than 10 %."
         )
 
 
@@ -376,8 +384,8 @@ def _clocks(clocks: Sequence[ClockRow]) -> Iterable[str]:
     largest = max(aligned, key=lambda c: abs(c.offset_ns))
     yield (
         f"Clocks: offsets of up to {us_or_ms(abs(largest.offset_ns))} (rank {largest.rank}) "
-        f"removed, each known to {us_or_ms(max(c.error_ns for c in aligned))} (one standard "
-        "deviation, from the ends of synchronising collectives)."
+        "were removed. The ends of synchronising collectives show each offset, with a standard "
+        f"deviation of up to {us_or_ms(max(c.error_ns for c in aligned))}."
     )
     if len(members) > 1:
         yield (
