@@ -136,7 +136,7 @@ def histograms(report: Report) -> Iterable[str | Table]:
         return
     yield (
         "Size is the nccl-tests size of one call. A bar shows the bin's share of these "
-        "calls. Empty powers of two are left out."
+        "calls. Perftools bins: those of Cray's pat_report. Empty powers of two are left out."
     )
     for histogram in report.histograms:
         yield _histogram_table(histogram)
