@@ -84,6 +84,10 @@ def _has(context: Any, words: str) -> bool:  # noqa: ANN401 - click's context
     return context is not None and any(option in p.opts for p in context.command.params)
 
 
+def _takes_arguments(context: Any) -> bool:  # noqa: ANN401 - click's context
+    return any(p.param_type_name == "argument" for p in context.command.params)
+
+
 def correct(error: Any, words: Sequence[str]) -> None:  # noqa: ANN401 - click's UsageError
     """Put what to write instead into click's report of an unknown option or argument.
 
@@ -107,5 +111,9 @@ def correct(error: Any, words: Sequence[str]) -> None:  # noqa: ANN401 - click's
         stores = [word for word in words if is_sqlite(word)]
         if stores and "--db" not in words:
             error.message = f"{error.message}. Write --db {shlex.quote(stores[0])}"
+        elif _has(error.ctx, "--run") and not _takes_arguments(error.ctx):
+            run = error.message.partition("(s) (")[2].removesuffix(")")
+            if run in words:  # one word
+                error.message = f"{error.message}. Write --run {shlex.quote(run)}"
         elif error.ctx is not None and error.ctx.info_name == "sql":
             error.message = f"{error.message}. Write the query as one argument, in quotes"

@@ -374,6 +374,8 @@ def test_a_query_that_is_no_text_is_wrong_use(traced: Path) -> None:
         ("sql select 1 from calls", 2, "Write the query as one argument, in quotes"),
         ("report d --limit 5", 2, "No such option: --limit. Write --top"),
         ("report d -n 5", 2, "Write --top"),
+        ("predict d --db {db}", 2, "(d). Write --run d"),
+        ("export perfetto d -o x.json", 2, "(d). Write --run d"),
         ("ingest x.csv --label a", 2, "collscope ingest csv', 'python -m collscope ingest table'"),
         ("runs list --db {db}", 2, "'collscope runs' alone lists the runs"),
     ],
