@@ -137,7 +137,7 @@ def _for_replay(checks: Sequence[Check]) -> str:
         return f"replay, tune and bench cannot start ranks: {', '.join(lacking)}."
     if any({v.runtime.devices, v.collectives.name} <= found for v in VENDORS):
         return "replay, tune and bench have all they need."
-    return "replay, tune and bench have MPI, but no GPU with its library: --backend host only."
+    return "replay, tune and bench have MPI, but no GPU with its library: use --backend host."
 
 
 def _check_python() -> Check:

@@ -21,7 +21,7 @@ def probe(name: str) -> str:
     returns path (None: nothing could be opened), reason, version, status and devices
     """
     library = next(known for known in LIBRARIES if known.name == name)
-    reason = f"none of {', '.join(library.sonames)} found"
+    reason = f"not found: {' or '.join(library.sonames)}"
     for candidate in _candidates(library):
         try:
             handle = ctypes.CDLL(candidate)

@@ -231,7 +231,7 @@ def test_render_names_what_stops_the_work() -> None:
         (
             # CUDA without NCCL and RCCL without a GPU are two halves.
             "mpiexec, replayer, CUDA devices, RCCL",
-            "replay, tune and bench have MPI, but no GPU with its library: --backend host only.",
+            "replay, tune and bench have MPI, but no GPU with its library: use --backend host.",
         ),
         ("mpiexec, replayer, HIP devices, RCCL", "replay, tune and bench have all they need."),
     ],

@@ -38,7 +38,7 @@ def allreduce_wrapper(
     format: FormatOption = None,
     output: Output = None,
 ) -> None:
-    """Run an all-reduce wrapper's value, time, fusion tests.
+    """Test an all-reduce wrapper: values, times, fusion.
 
     Each with one thread for all GPUs, and with a thread for each GPU. The fusion test uses
     ResNet50's gradients.

@@ -36,7 +36,7 @@ def ceilings(
     db: Db = DEFAULT_DB,
     run: Run = "main",
 ) -> None:
-    """Measure what the library reaches here, in two minutes.
+    """Measure the bandwidth that the library reaches here.
 
     Possible savings then refer to this machine: report --system ceilings.toml.
     """

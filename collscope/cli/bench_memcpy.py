@@ -39,7 +39,7 @@ def memcpy(
     format: FormatOption = None,
     output: Output = None,
 ) -> None:
-    """Measure copies between GPUs, in one, and with the host.
+    """Measure copies between and in GPUs, and to the host.
 
     Also measures IPC handles: copies, and the time to open a handle.
     """

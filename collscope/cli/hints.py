@@ -30,6 +30,7 @@ _OPTIONS = {
     "--output-format": "--format",
     "--out": "-o",
     "--output-file": "-o",
+    **dict.fromkeys(("-n", "--limit", "--rows"), "--top"),
     "-V": "--version",
     "--database": "--db",
     "--store": "--db",
@@ -77,6 +78,16 @@ def _siblings_with(option: str, context: Any) -> list[str]:  # noqa: ANN401 - cl
     ]
 
 
+def _has(context: Any, words: str) -> bool:  # noqa: ANN401 - click's context
+    """Whether the command of a context has the option that these words begin with."""
+    option = words.split(maxsplit=1)[0]
+    return context is not None and any(option in p.opts for p in context.command.params)
+
+
+def _takes_arguments(context: Any) -> bool:  # noqa: ANN401 - click's context
+    return any(p.param_type_name == "argument" for p in context.command.params)
+
+
 def correct(error: Any, words: Sequence[str]) -> None:  # noqa: ANN401 - click's UsageError
     """Put what to write instead into click's report of an unknown option or argument.
 
@@ -90,9 +101,19 @@ def correct(error: Any, words: Sequence[str]) -> None:  # noqa: ANN401 - click's
     elif name is not None and (others := _siblings_with(name, error.ctx)):
         error.message = f"{error.message} here. {', '.join(others)} have it"
         error.possibilities = None
-    elif name in _OPTIONS and not error.possibilities:
+    elif name in ("-f", "--file") and error.ctx is not None and error.ctx.info_name == "sql":
+        error.message = f"{error.message}. Write < FILE for a query in a file, or --format FORMAT"
+        error.possibilities = None
+    elif name in _OPTIONS and _has(error.ctx, _OPTIONS[name]):
         error.message = f"{error.message}. Write {_OPTIONS[name]}"
+        error.possibilities = None
     elif error.message.startswith("Got unexpected extra argument"):
         stores = [word for word in words if is_sqlite(word)]
         if stores and "--db" not in words:
             error.message = f"{error.message}. Write --db {shlex.quote(stores[0])}"
+        elif _has(error.ctx, "--run") and not _takes_arguments(error.ctx):
+            run = error.message.partition("(s) (")[2].removesuffix(")")
+            if run in words:  # one word
+                error.message = f"{error.message}. Write --run {shlex.quote(run)}"
+        elif error.ctx is not None and error.ctx.info_name == "sql":
+            error.message = f"{error.message}. Write the query as one argument, in quotes"

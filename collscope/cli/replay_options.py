@@ -120,8 +120,6 @@ Limit = Annotated[
 ]
 ScaleRanks = Annotated[
     int | None,
-    typer.Option(
-        "--scale-ranks", help="Measure on this many ranks, not the recorded number.", min=1
-    ),
+    typer.Option("--scale-ranks", help="Remap the recorded calls to this many ranks.", min=1),
 ]
 Logs = Annotated[list[str] | None, typer.Argument(help="Logs to read. Default: use the store.")]

@@ -37,7 +37,7 @@ from collscope.units import require_step_ms
 from collscope.writing import as_utf8, folded
 
 if TYPE_CHECKING:
-    pass
+    import sqlite3
 
 
 def report(
@@ -101,6 +101,7 @@ def report(
 
         check_plot(plot)
     with reading(db) as connection:  # to the end: what a damaged store holds may show late
+        _refuse_input(connection, run)
         require_run(connection, db, run)
         built = build_report(connection, run, top=None, system=system, label=label, step_ms=step_ms)
         shown = shorten(built, top) if top else built
@@ -142,7 +143,11 @@ def sql(
     ] = False,
     output: Output = None,
 ) -> None:
-    """Query the store in SQL (read-only), or list its views."""
+    """Query the store in SQL (read-only), or list its views.
+
+    json is an object with the rows, jsonl a row a line. csv has ' before a text that a spreadsheet
+    would run, such as =1.
+    """
     from collscope.ingest.match import unmatched_text
     from collscope.library import Store
     from collscope.reports.rendering.rows import render_rows
@@ -160,6 +165,9 @@ def sql(
             raise UsageError("sql: an empty query. Leave it out to list the views.")
         if is_sqlite(given):
             raise UsageError(f"sql {given}: a file, not a query. Write --db {shlex.quote(given)}.")
+        path = given.removeprefix("@")
+        if os.path.isfile(path):  # noqa: PTH113 - any text
+            raise UsageError(f"sql {given}: a file, not a query. Write < {shlex.quote(path)}.")
     query = as_utf8(given)
     with _ended_after(timeout):
         store = Store(db)
@@ -174,6 +182,19 @@ def sql(
         return render_rows(found.columns, found.rows, fmt, wide=wide)
 
     write_answer(places, rendered)
+
+
+def _refuse_input(store: sqlite3.Connection, run: str) -> None:
+    """Raise UsageError where a name is no run but a file or folder, which must be read first."""
+    from collscope.store.runs import has_sources
+
+    # os.path does not raise where a name is no possible path.
+    if os.path.exists(run) and not has_sources(store, run):  # noqa: PTH110
+        what = "folder" if os.path.isdir(run) else "file"  # noqa: PTH112
+        raise UsageError(
+            f"report {run}: a {what}, not a run. Read it first with"
+            f" 'collscope ingest {shlex.quote(run)} --run NAME', then name the run."
+        )
 
 
 def _is_piped(stream: TextIO) -> bool:

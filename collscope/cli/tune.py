@@ -77,7 +77,7 @@ def tune(
         str | None,
         typer.Option(
             "--label",
-            help="Prefix of the labels present, default and tuned.",
+            help="Prefix of the labels 'present', 'default' and 'tuned'.",
             callback=checked_label,
         ),
     ] = None,

@@ -214,9 +214,19 @@ def _standing_out(
     by_log = evidence.hosts_alone
     sure = "likely" if by_log else "certain"
     for ranks, what, certainty, reason in (
-        (found.never_called, "host_never_called", sure, "made all its calls before this one"),
-        (found.on_gpu, "gpu_not_finished", sure, "has it open, although its peers completed it"),
-        (silent, "silent", "likely", "wrote nothing, and other ranks wait for it"),
+        (
+            found.never_called,
+            "host_never_called",
+            sure,
+            "made every earlier call, but not this one",
+        ),
+        (
+            found.on_gpu,
+            "gpu_not_finished",
+            sure,
+            "has the call open, although its peers completed it",
+        ),
+        (silent, "silent", "likely", "has no recording, and other ranks wait for it"),
     ):
         if not ranks:
             continue
@@ -250,7 +260,7 @@ def _undecided_among(evidence: Evidence, open_calls: dict[int, Call], found: _Fi
         )
     elif found.silent:
         reason = (
-            "Several ranks wrote no recording, and other ranks wait for them: "
+            "Several ranks have no recording, and other ranks wait for them: "
             f"{_ranks(found.silent)}."
         )
         return _undecided(evidence, open_calls, sorted(found.silent), reason)
@@ -412,7 +422,9 @@ def _judged_by_pattern(
     if len(leaving) != 1 or None in patterns.values():
         return None
     ((rank, left),) = leaving.items()
-    reason = f"Rank {rank} breaks the pattern that it repeated; the other ranks keep theirs."
+    reason = (
+        f"Rank {rank} leaves the pattern of calls that it repeated; the other ranks keep theirs."
+    )
     return _decided(known, open_calls, [rank], left.what, left.call, ("likely", (reason,)))
 
 
@@ -434,7 +446,8 @@ def _judged_by_majority(
     # A printed line is no record: what contradicts others may be a damaged copy.
     if 2 * times > len(marks) and times > 1 and evidence.kind != "stderr":
         minority = [rank for rank, mark in marks.items() if mark != common]
-        reason = f"{times} of {len(marks)} members make a different call."
+        differ = "differs" if len(minority) == 1 else "differ"
+        reason = f"{times} of {len(marks)} members make the same call; {_ranks(minority)} {differ}."
         return _decided(
             known,
             open_calls,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LINE_BYTES = 1 << 16  # of a longer line the beginning is read
 _WORTH = re.compile(
     rb"WorkNCCL\(|[Ll]ast enqueued|monitoredBarrier|join collective|Traceback|Error|exitcode"
-    rb"|rank  |host  |\bXid\b|NCCL DIAG|noticed that process"
+    rb"|rank +: |host +: |\bXid\b|NCCL DIAG|noticed that process"
     rb"|Detected mismatch|Exception ignored"
 )
 # [rank2]:[E1123 21:30:43.6 ProcessGroupNCCL.cpp:689] [Rank 1] Watchdog caught …: the first is the
@@ -43,14 +43,19 @@ _BARRIER = re.compile(r"Ranks? ([\d, ]{1,4000}) failed to pass monitoredBarrier"
 _DESYNC = re.compile(
     r"\[([\d, ]{1,4000})\] finished collective #(\d{1,18}), but didn't join collective"
 )
-_EXCEPTION = re.compile(r"^(?:\[rank\d+\]:\s*)?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt))\b:?")
+_EXCEPTION = re.compile(
+    r"(?:^|\[rank\d{1,8}\]: )([A-Za-z_][\w.]*(?:Error|Exception|Interrupt))\b:?"
+)
 # rank      : 1 (local_rank: 1)      exitcode  : -9 (pid: 1234)
-_FAILED_RANK = re.compile(r"^\s*rank\s+: (\d{1,8}) \(local_rank")
-_FAILED_HOST = re.compile(r"^\s*host\s+: (\S+)")
-_FAILED_CODE = re.compile(r"^\s*exitcode\s+: (-?\d{1,5}) \(pid: (\d{1,10})\)")
+# Schedulers and services that collect logs put the host, the task or the time before each line.
+_FAILED = re.compile(
+    r"\b(?:host\s+: (\S+)|rank\s+: (\d{1,8}) \(local_rank"
+    r"|exitcode\s+: (-?\d{1,5}) \(pid: (\d{1,10})\))"
+)
+_TIME = re.compile(r"\d[\d:.,/TZ+-]{6,}|\s")
 # mpirun noticed that process rank 3 with PID 1167 on node n2 exited on signal 11 (Segmentation …
 _MPI_ENDED = re.compile(
-    r"^(?:mpirun|mpiexec|orterun|prterun) noticed that process rank (\d{1,8}) with PID (\d{1,10})"
+    r"\b(?:mpirun|mpiexec|orterun|prterun) noticed that process rank (\d{1,8}) with PID (\d{1,10})"
     r" on node (\S{1,255}) exited on signal (\d{1,3})"
 )
 # NVRM: Xid (PCI:0000:c1:00): 79, pid=1234, name=python, GPU has fallen off the bus.
@@ -83,7 +88,7 @@ _SAYS_OTHERS = re.compile(
     r"Detected mismatch between collectives|monitoredBarrier|Connection closed by|Connection reset"
     r"|Connection refused|Broken pipe|Timed out waiting|Socket Timeout|timed out in blocking wait"
     r"|NCCL communicator was aborted|collective operation timeout|NCCL error|unhandled system error"
-    r"|ncclRemoteError|ncclSystemError|remote process exited"
+    r"|ncclRemoteError|ncclSystemError|remote process exited|Horovod has been shut down"
 )
 # torch.AcceleratorError: CUDA error: an illegal memory access was encountered
 # RuntimeError: HIP error: unspecified launch failure
@@ -133,13 +138,13 @@ class _File:
         self.found = found
         self.rank = rank  # by the file's name
         self.is_evidence = False
-        self.in_trace = False
-        self.ignored = False  # what Python prints of an exception that it ignored
+        self.traces: set[int | None] = set()  # ranks, or unknown, within a traceback
+        self.ignored: set[int | None] = set()  # within what Python prints of an ignored exception
         self.late: set[int] = set()  # ranks whose further exceptions are consequences
-        self.trace: int | None = None  # rank whose traceback is being read
         self.causes: set[bool] = set()  # of exceptions of unknown ranks: whether others caused them
         self.exit_codes: dict[int, Claim] = {}
-        self.failed: tuple[int | None, str | None] = (None, None)  # rank, host
+        # What stands before a line of the launcher: rank, host.
+        self.failed: dict[str, tuple[int | None, str | None]] = {}
 
     def line(self, line: str) -> None:
         found = self.found
@@ -165,30 +170,31 @@ class _File:
             than = " with other arguments than rank " if one == other else ""
             self._claim(differ[1], "different_call", f"called {one}{than and than + differ[3]}")
             self._claim(differ[3], "different_call", f"called {other}{than and than + differ[1]}")
-        self._exception(line, rank)
+        self._exception(line)
         if xid := _XID.search(line):
             found.xids.append((int(xid[2]), int(xid[1])))
             self.is_evidence = True
         self._diagnostics(line)
         self._launcher(line)
 
-    def _exception(self, line: str, rank: int | None) -> None:
-        """The line that ends a traceback."""
+    def _exception(self, line: str) -> None:
+        """The line that ends a traceback. Lines of several ranks may alternate."""
+        prefix = _PREFIX.search(line)
+        of = int(prefix[1]) if prefix else self.rank
         if "Exception ignored in" in line:
-            self.ignored = True
+            self.ignored.add(of)
             return
         if "Traceback (most recent call last)" in line and "Stack trace" not in line:
-            self.in_trace, self.trace = True, rank
+            self.traces.add(of)
             return
-        raised = _EXCEPTION.match(line)
+        raised = _EXCEPTION.search(line)
         # PyTorch writes [rank3]: before all lines of an exception that nothing catches: the last
         # one counts where an excerpt lacks the head.
-        if raised is None or not (self.in_trace or _PREFIX.match(line)):
+        if raised is None or not (of in self.traces or prefix):
             return
-        of = self.trace if self.in_trace else rank
-        ignored, self.ignored = self.ignored, False
-        self.in_trace, self.trace = False, None
-        if ignored:
+        self.traces.discard(of)
+        if of in self.ignored:
+            self.ignored.discard(of)
             return
         by_others = bool(_RAISED_BY_OTHERS.search(raised[1]) or _SAYS_OTHERS.search(line))
         if of is None:
@@ -234,30 +240,29 @@ class _File:
 
     def _launcher(self, line: str) -> None:
         """The table in which torchrun lists the processes that failed."""
-        if host := _FAILED_HOST.match(line):
-            self.failed = (None, host[1][:255])
-        elif rank := _FAILED_RANK.match(line):
-            self.failed = (int(rank[1]), self.failed[1])
-        elif code := _FAILED_CODE.match(line):
-            rank_failed, host_failed = self.failed
-            if rank_failed is None:
-                return
-            value = int(code[1])
+        before = None
+        for field in _FAILED.finditer(line):  # some collectors join the lines of a row
+            if before is None:
+                before = _TIME.sub("", line[: field.start()])
+            host, rank, code, pid = field.groups()
+            rank_failed, host_failed = self.failed.get(before, (None, None))
+            if host:
+                self.failed[before] = (None, host[:255])
+            elif rank:
+                self.failed[before] = (int(rank), host_failed)
+            elif rank_failed is not None:
+                self.is_evidence = True
+                self._ended(rank_failed, int(code), host_failed, int(pid))
+        if ended := _MPI_ENDED.search(line):
             self.is_evidence = True
-            if value not in _ENDED_BY_OTHERS:
-                how = f"signal {-value}" if value < 0 else f"exit code {value}"
-                claim = Claim(
-                    rank_failed, "dead", f"Rank {rank_failed} ended with {how}.",
-                    host_failed, int(code[2]),
-                )  # fmt: skip
-                (self.found.claims if value < 0 else self.exit_codes)[rank_failed] = claim
-        elif (ended := _MPI_ENDED.match(line)) and -int(ended[4]) not in _ENDED_BY_OTHERS:
-            rank_ended = int(ended[1])
-            reason = f"Rank {rank_ended} ended with signal {int(ended[4])}."
-            self.found.claims[rank_ended] = Claim(
-                rank_ended, "dead", reason, ended[3], int(ended[2])
-            )
-            self.is_evidence = True
+            self._ended(int(ended[1]), -int(ended[4]), ended[3], int(ended[2]))
+
+    def _ended(self, rank: int, code: int, host: str | None, pid: int) -> None:
+        if code in _ENDED_BY_OTHERS:
+            return
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        claim = Claim(rank, "dead", f"Rank {rank} ended with {how}.", host, pid)
+        (self.found.claims if code < 0 else self.exit_codes)[rank] = claim
 
 
 def message_evidence(found: Messages) -> Evidence | None:

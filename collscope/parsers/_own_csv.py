@@ -26,7 +26,7 @@ _OP_TEXT = "Rows with an unknown operation or datatype were skipped."
 _PLANNED = ("classes", "sizes")  # a writer of one of them writes an end, too
 _SAMPLES = ("samples_us", "relative_compute_samples")  # which no second measurement has alike
 _MISSING_TEXT = "Rows are missing: the last line of the file counts more than it holds."
-_LACKING_TEXT = "Classes numbered below the last one have no row: rows were left out, or lost."
+_LACKING_TEXT = "Some class numbers have no row: their rows were left out, or lost."
 _DIGITS = 10  # of a class's number; a longer one is damaged
 _NO_END_TEXT = (
     "The file has no last line '# end': the measurement was stopped, or the file is cut, and"

@@ -139,8 +139,10 @@ def read(kind: str, source: Source, head: bytes, hints: Hints) -> Records | None
             once.take(frozenset(metric.line for metric in found.metrics if metric.line))
         elif found is not None:
             return found
-    if tables:
+    if any(found.rows or found.claimed or found.diagnostics for found in tables):
         return joined([*tables, *_cut_end(once.text(), tables[0])])
+    if tables:
+        return None
     return _joined_figures(figures)
 
 

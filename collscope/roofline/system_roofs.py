@@ -42,7 +42,7 @@ class SystemRoofs:
         if not nodes_known and work.nranks > 0:
             nodes = self._roofs.system.fewest_nodes(work.nranks)
             work = replace(work, nnodes=nodes)
-            notes = (Note("nodes_assumed", {"nodes": nodes}, f"{count(nodes, 'node')} assumed"),)
+            notes = (Note("nodes_assumed", {"nodes": nodes}, f"we assume {count(nodes, 'node')}"),)
         try:
             ceilings = self._roofs.ceilings(work)
         except CollscopeError as error:

@@ -30,9 +30,10 @@ from collscope.parsers.reader import Fit, is_sqlite
 from collscope.parsers.recorders import flight_pickle, own_recorder
 from collscope.sanitize.document import Document, is_document
 from collscope.sanitize.names import Names, new_key
-from collscope.sanitize.stored import is_store, sanitize_store
+from collscope.sanitize.stored import sanitize_store
 from collscope.sanitize.text import Text
 from collscope.sanitize.words import is_kept
+from collscope.store.connection import is_store
 
 _SQLITE_TEXT = (
     "an SQLite file that is not a store, so its names cannot be identified. Ingest it, and "

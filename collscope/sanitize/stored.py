@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -124,13 +123,3 @@ class _Change:
 
     def _optional(self, text: str | None) -> str | None:
         return None if text is None else self._text(text)
-
-
-def is_store(path: Path) -> bool:
-    """Whether an SQLite file has the tables of a store."""
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as found:
-            query = "SELECT COUNT(*) FROM sqlite_master WHERE name IN ('_run', '_source')"
-            return int(found.execute(query).fetchone()[0]) == 2
-    except sqlite3.DatabaseError:
-        return False

@@ -44,6 +44,17 @@ def schema_version() -> int:
     return len(_migrations())
 
 
+def is_store(path: Path) -> bool:
+    """Whether an SQLite file has the tables of a store."""
+    try:
+        uri = f"{path.absolute().as_uri()}?mode=ro"
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as found:
+            query = "SELECT COUNT(*) FROM sqlite_master WHERE name IN ('_run', '_source')"
+            return int(found.execute(query).fetchone()[0]) == 2
+    except sqlite3.DatabaseError:
+        return False
+
+
 def open_store(path: Path) -> sqlite3.Connection:
     """Open a store for writing; create it or bring it to this release's schema.
 

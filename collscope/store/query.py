@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sqlite3
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from collscope.errors import UsageError
 
@@ -63,24 +64,35 @@ def select(
     connection.set_authorizer(_authorized)
     if hasattr(connection, "setlimit"):  # of Python 3.11
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _VALUE_MIB << 20)
-    if timeout_s is not None:
-        give_up = time.monotonic() + timeout_s
-        connection.set_progress_handler(lambda: time.monotonic() > give_up, _STEPS_AT_ONCE)
-    with _as_usage_errors(timeout_s, query, connection):
+    limit = _Limit(timeout_s, time.monotonic() + timeout_s if timeout_s is not None else math.inf)
+    # Also without a limit: Python sees Ctrl-C only where SQLite calls it.
+    connection.set_progress_handler(limit.is_over, _STEPS_AT_ONCE)
+    with _as_usage_errors(limit, query, connection):
         cursor = connection.execute(query, parameters)
-    return [column[0] for column in cursor.description or ()], _rows(cursor, timeout_s)
+    return [column[0] for column in cursor.description or ()], _rows(cursor, limit)
 
 
-def _rows(cursor: sqlite3.Cursor, timeout_s: float | None) -> Generator[tuple[Any, ...]]:
-    with _as_usage_errors(timeout_s):
+class _Limit(NamedTuple):
+    timeout_s: float | None
+    until: float  # of time.monotonic()
+
+    def is_over(self) -> bool:
+        return time.monotonic() > self.until
+
+
+def _rows(cursor: sqlite3.Cursor, limit: _Limit) -> Generator[tuple[Any, ...]]:
+    with _as_usage_errors(limit):
         yield from cursor
 
 
 @contextmanager
 def _as_usage_errors(
-    timeout_s: float | None, query: str = "", connection: sqlite3.Connection | None = None
+    limit: _Limit, query: str = "", connection: sqlite3.Connection | None = None
 ) -> Iterator[None]:
-    """Say what is wrong with the query where SQLite refuses it."""
+    """Say what is wrong with the query where SQLite refuses it.
+
+    raises  KeyboardInterrupt for Ctrl-C during a query, which SQLite reports as an error
+    """
     try:
         yield
     except UnicodeEncodeError as error:
@@ -88,7 +100,9 @@ def _as_usage_errors(
     except (sqlite3.DatabaseError, sqlite3.Warning) as error:
         text = str(error).removesuffix(".")
         if text == "interrupted":
-            what = not_done(timeout_s or 0)
+            if not limit.is_over():
+                raise KeyboardInterrupt from error
+            what = not_done(limit.timeout_s or 0)
         elif isinstance(error, sqlite3.DataError):
             what = f"a value of more than {_VALUE_MIB} MiB. Ask for a part of it, with substr()."
         elif _forbidden(text) or _WRITING.match(query):
@@ -96,30 +110,34 @@ def _as_usage_errors(
         elif isinstance(
             error, sqlite3.OperationalError | sqlite3.ProgrammingError | sqlite3.Warning
         ):
-            what = f"{text}. {_remedy(text, connection)}"
+            what = f"{text}. {_remedy(text, query, connection)}"
         else:
             raise
         raise UsageError(f"query: {what}") from error
 
 
-def _remedy(text: str, connection: sqlite3.Connection | None) -> str:
+def _remedy(text: str, query: str, connection: sqlite3.Connection | None) -> str:
     """What to do about an error of SQLite: the nearest name, where one lacks."""
     if "one statement at a time" in text:
         return "Run 'collscope sql' for each, or 'sqlite3 -readonly' for all."
     found = _NO_NAME.fullmatch(text)
     if found is not None and connection is not None:
-        near = get_close_matches(found["name"], _names(connection, found["what"]), n=2)
+        if found["what"] == "table" and found["name"].lower() in ("run", "runs"):
+            return "'collscope runs' lists the runs; in SQL: SELECT DISTINCT run FROM sources."
+        names = _names(connection, found["what"], query)
+        near = get_close_matches(found["name"], names, n=2)
         if near:
             return f"Did you mean {' or '.join(near)}?"
     return "'collscope sql' alone lists views and columns."
 
 
-def _names(connection: sqlite3.Connection, what: str) -> list[str]:
-    """Names of the public views ("table"), or of their columns ("column")."""
+def _names(connection: sqlite3.Connection, what: str, query: str) -> list[str]:
+    """Names of the public views ("table"), or of the columns of those in a query ("column")."""
     rows = connection.execute(VIEWS).fetchall()
     if what == "table":
         return [view for view, _ in rows]
-    return sorted({column for _, columns in rows for column in columns.split(", ")})
+    words = set(re.findall(r"\w+", query.lower()))
+    return sorted({c for view, columns in rows if view in words for c in columns.split(", ")})
 
 
 def not_done(timeout_s: float) -> str:

@@ -237,9 +237,8 @@ def _launches(rows: Rows, steps: Steps) -> Iterable[Diagnostic]:
         yield Diagnostic(Severity.NOTICE, "launch_unknown", text, count=few)
     if lacking:
         text = (
-            "kernels and copies without the call that launched them, though other kernels "
-            "have theirs: calls were removed from the traces, or lost, and steps are not "
-            "known without them"
+            "kernels and copies without the call that launched them, where other kernels have "
+            "theirs: calls were removed or lost, so steps are not known"
         )
         yield Diagnostic(Severity.DATA_LOSS, "launches_unknown", text, count=lacking)
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import _thread
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from command import collscope, rows
 
 import collscope as library
+from collscope.store.query import select
 
 
 @pytest.fixture(scope="module")
@@ -365,6 +369,13 @@ def test_a_query_that_is_no_text_is_wrong_use(traced: Path) -> None:
         ("report d --db {db} -o out/", 2, "out/: a folder. Name a file"),
         ("sql {db}", 2, "a file, not a query. Write --db {db}."),
         ("sql {db} x", 2, "Write --db {db}"),
+        ("sql q --nl --db {db}", 2, "Write --format jsonl"),
+        ("sql -f q.sql", 2, "Write < FILE for a query in a file, or --format FORMAT"),
+        ("sql select 1 from calls", 2, "Write the query as one argument, in quotes"),
+        ("report d --limit 5", 2, "No such option: --limit. Write --top"),
+        ("report d -n 5", 2, "Write --top"),
+        ("predict d --db {db}", 2, "(d). Write --run d"),
+        ("export perfetto d -o x.json", 2, "(d). Write --run d"),
         ("ingest x.csv --label a", 2, "collscope ingest csv', 'python -m collscope ingest table'"),
         ("runs list --db {db}", 2, "'collscope runs' alone lists the runs"),
     ],
@@ -382,11 +393,83 @@ def test_words_of_other_tools(traced: Path, command: str, code: int, hint: str) 
         ("SELECT c.callls FROM classes c", "no such column: c.callls. Did you mean calls"),
         ("SELECT xyzxyz FROM classes", "'collscope sql' alone lists views"),
         ("SELECT 1; SELECT 2", "Run 'collscope sql' for each"),
+        (
+            "SELECT * FROM runs",
+            "no such table: runs. 'collscope runs' lists the runs",
+        ),
+        # nme is near name and net, which other views have
+        ("SELECT nme FROM calls", "no such column: nme. 'collscope sql' alone lists views"),
     ],
 )
 def test_a_wrong_query_names_what_is_near(traced: Path, query: str, hint: str) -> None:
     done = collscope("sql", query, "--db", traced)
     assert (done.code, hint in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("timeout_s", [None, 600.0])
+def test_ctrl_c_ends_a_query(timeout_s: float | None) -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with closing(sqlite3.connect(":memory:")) as connection:
+            # Functions in C: Python heeds the signal only where SQLite calls Python.
+            connection.create_function("ctrl_c", 0, _thread.interrupt_main)
+            connection.create_function("end", 1, seen.append)
+            numbers = "SELECT coalesce(ctrl_c(), 1) UNION ALL SELECT n + 1 FROM r WHERE n < 1000000"
+            query = f"WITH RECURSIVE r(n) AS ({numbers}) SELECT end(count(*)) FROM r"
+            with pytest.raises(KeyboardInterrupt):
+                list(select(connection, query, timeout_s=timeout_s)[1])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == []
+
+
+def test_a_query_in_a_file_is_redirected(traced: Path, tmp_path: Path) -> None:
+    query = tmp_path / "a b.sql"
+    query.write_text("SELECT 1 AS one")
+    for word in (str(query), f"@{query}"):
+        done = program("sql", word, "--db", traced)
+        assert done.returncode == 2
+        assert f"a file, not a query. Write < '{query}'." in done.stderr.decode()
+    assert program("sql", "--db", traced, given=query.read_bytes()).stdout.startswith(b"one")
+
+
+def test_a_folder_is_no_run(traced: Path, samples: Path) -> None:
+    folder = samples / "nccl/ddp"
+    done = program("report", folder, "--db", traced)
+    assert done.returncode == 2
+    assert f"a folder, not a run. Read it first with 'collscope ingest {folder} --run" in (
+        done.stderr.decode()
+    )
+
+
+def test_stores_and_folders_are_compared_by_the_commands_that_are_named(
+    traced: Path, samples: Path, tmp_path: Path
+) -> None:
+    for store, folder in (("a.db", "default"), ("b.db", "ringll")):
+        ingest = ("ingest", samples / "traces" / folder, "--db", tmp_path / store)
+        assert collscope(*ingest).code == 0
+    both = [tmp_path / "a.db", tmp_path / "b.db"]
+    stores = program("compare", *both, "--db", traced)
+    assert stores.returncode == 3
+    assert b"a store, not a label. Join the stores with 'collscope merge --rename" in stores.stderr
+    assert program("merge", "--rename", "--db", tmp_path / "ab.db", *both).returncode == 0
+    assert program("compare", "main", "b.main", "--db", tmp_path / "ab.db").returncode == 0
+    folder = samples / "traces/ringll"
+    folders = program("compare", "d", folder, "--db", traced)
+    assert folders.returncode == 3
+    assert f"a folder, not a label. Ingest it first with 'collscope ingest {folder} --run" in (
+        folders.stderr.decode()
+    )
+
+
+def test_help_of_rows_says_what_the_formats_change(traced: Path) -> None:
+    words = " ".join(program("sql", "--help").stdout.decode().split())
+    assert "csv has ' before a text that a spreadsheet would run, such as =1." in words
+    query = ("sql", "SELECT '=1' AS a", "--db", traced, "--format")
+    assert program(*query, "csv").stdout == b"a\n'=1\n"
+    assert program(*query, "jsonl").stdout == b'{"a":"=1"}\n'
+    assert list(json.loads(program(*query, "json").stdout)) == ["schema", "columns", "rows"]
 
 
 def test_a_shell_completes_what_is_exported() -> None:

@@ -75,7 +75,9 @@ def write(folder: Path, rank: int, steps: Sequence[Step], done: int, late_s: int
 
 def verdict(folder: Path) -> Verdict:
     found = judge(evidence_of([str(folder)]))
-    assert len(render_hang(found, "text").splitlines()) <= 10
+    *_, last = lines = render_hang(found, "text").splitlines()
+    assert len(lines) <= 10
+    assert last.startswith("What to do: ")
     return found
 
 

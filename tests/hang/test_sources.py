@@ -221,6 +221,7 @@ def test_xid_lines_name_the_rank_of_the_process(tmp_path: Path) -> None:
         "RuntimeError: [Rank 1] Caught collective operation timeout: WorkNCCL(SeqNum=2, x)",
         "RuntimeError: NCCL error in: NCCLUtils.hpp:1, remote process exited",
         "RuntimeError: Socket Timeout",
+        "RuntimeError: Horovod has been shut down. An exception on one of the ranks",
         "OSError: gone: Broken pipe\n[rank1]: Traceback (most recent call last):\n"
         "[rank1]: ValueError: 3",
     ],
@@ -229,6 +230,38 @@ def test_what_a_rank_raises_because_of_others_does_not_name_it(tmp_path: Path, t
     lines = f"[rank1]: Traceback (most recent call last):\n[rank1]: {text}\n"
     (tmp_path / "out.log").write_text(lines)
     assert of_files(tmp_path) == ([], ())
+
+
+def test_tracebacks_of_two_ranks_whose_lines_alternate(tmp_path: Path) -> None:
+    lines = (
+        "[rank0]: Traceback (most recent call last):",
+        "[rank1]: Traceback (most recent call last):",
+        "[rank0]: ValueError: no",
+        "[rank1]: torch.distributed.DistBackendError: NCCL error",
+    )
+    (tmp_path / "out.log").write_text("\n".join(lines) + "\n")
+    assert of_files(tmp_path) == ([0], ("dead",))
+
+
+@pytest.mark.parametrize("before", ["0: ", "2026-11-23T06:24:09.1Z worker-1 ", "[default0]:"])
+def test_a_table_behind_what_a_collector_of_logs_writes(tmp_path: Path, before: str) -> None:
+    lines = TORCHRUN.format(code=-9).splitlines()
+    (tmp_path / "out.log").write_text("".join(f"{before}{line}\n" for line in lines))
+    assert of_files(tmp_path) == ([2], ("dead",))
+
+
+def test_a_row_of_a_table_in_one_line(tmp_path: Path) -> None:
+    row = " ".join(TORCHRUN.format(code=-9).split("[0]:")[1].split())
+    (tmp_path / "out.log").write_text(f" | 2026-11-23T06:24:09.1Z | [0]: {row}\n")
+    assert of_files(tmp_path) == ([2], ("dead",))
+
+
+def test_tables_of_two_launchers_whose_lines_alternate(tmp_path: Path) -> None:
+    first = TORCHRUN.format(code=-9).splitlines()
+    second = TORCHRUN.format(code=-15).replace("rank      : 2", "rank      : 5").splitlines()
+    pairs = zip(first, second, strict=True)
+    (tmp_path / "out.log").write_text("".join(f"0: {a}\n1: {b}\n" for a, b in pairs))
+    assert of_files(tmp_path) == ([2], ("dead",))
 
 
 def test_an_exception_that_python_ignores_names_nobody(tmp_path: Path) -> None:

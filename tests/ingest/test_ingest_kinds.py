@@ -109,6 +109,16 @@ def test_auto_passes_over_documents_of_many_mib(
     assert [kind for kind, _ in rows(db_path, _KINDS)] == ["log", "profile"]
 
 
+@pytest.mark.parametrize("command", ["auto", "table"])
+def test_a_last_line_without_its_end_makes_no_table(command: str, db_path: Path) -> None:
+    """A row may begin with a digit, as what random bytes leave behind the last line end."""
+    path = db_path.parent / "random.bin"
+    path.write_bytes(b"\x93\x01k\xff\n7\xd1\x10zz")
+    done = collscope("ingest", command, path, "--db", db_path)
+    assert done.code == 3
+    assert "no line end" not in done.err
+
+
 def test_auto_takes_no_numbers_without_a_unit(db_path: Path) -> None:
     path = db_path.parent / "pids.txt"
     path.write_text("101\n102\n")

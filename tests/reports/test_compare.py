@@ -330,7 +330,7 @@ def test_an_out_of_place_outlier_is_noted() -> None:
     a = label("gdr", {key(1 << 25, in_place=0): one(1810.3), key(1 << 25): one(886.4)})
     b = label("other", {key(1 << 25): one(900)})
     (note,) = [n for n in notes([b, a]) if "out of place" in n]
-    assert "33554432 B takes 1810.3 us out of place and 886.4 us in place (2.04 x)" in note
+    assert "33554432 B takes 1810.3 us out of place and 886.4 us in place (ratio 2.04)" in note
 
 
 def test_long_labels_become_letters() -> None:

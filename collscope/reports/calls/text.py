@@ -31,6 +31,10 @@ def classes(report: Report) -> Iterable[str | Table]:
         return
     if any(row.kernel_ns for row in report.classes):
         yield _time_table(report.classes)
+        yield (
+            "calls timed: those with kernel times. transfer us: mean over calls. wait us: mean "
+            "over kernels. kernels ms: sum over ranks."
+        )
     columns = [
         ("class", NUMBER),
         ("op", TEXT),
@@ -136,7 +140,7 @@ def histograms(report: Report) -> Iterable[str | Table]:
         return
     yield (
         "Size is the nccl-tests size of one call. A bar shows the bin's share of these "
-        "calls. Empty powers of two are left out."
+        "calls. Perftools bins: those of Cray's pat_report. Empty powers of two are left out."
     )
     for histogram in report.histograms:
         yield _histogram_table(histogram)

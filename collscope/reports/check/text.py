@@ -29,6 +29,10 @@ from collscope.reports.rendering.step_words import PAIRED, runs_words, step_sect
 from collscope.writing import to_json
 
 CHECK_FORMATS = tuple(dict.fromkeys(("text", "md", "json", "junit", "github", *READABLE)))
+_LEGEND = (
+    "% time: share of the baseline's time. ratio: new / base time, with its 95 % interval. "
+    "noisy: the interval is too wide to judge the class."
+)
 _PLACES = {True: "in", False: "out", None: None}
 
 
@@ -62,7 +66,9 @@ def _check_sections(check: Check) -> list[Section]:
         sections = [Section("", tuple(head)), *step_sections(check.traced, names, ratios=True)]
     if check.classes:
         paired = (PAIRED,) if any(row.paired for row in check.classes) else ()
-        sections.append(Section("Classes, worst first", (*paired, _verdict_table(check.classes))))
+        sections.append(
+            Section("Classes, worst first", (*paired, _verdict_table(check.classes), _LEGEND))
+        )
     return sections
 
 

@@ -298,7 +298,7 @@ def scope_words(check: Check) -> str:
         )
     text = (
         f"Compared {count(check.classes_common, 'class', 'classes')} of '{check.baseline}' and"
-        f" '{check.current}'; {check.classes_judged} can be judged."
+        f" '{check.current}'; {check.classes_judged} are precise enough to judge."
     )
     missing = f" {check.classes_missing} of the baseline are missing." * bool(check.classes_missing)
     if check.total_ratio is None:

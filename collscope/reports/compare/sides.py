@@ -22,7 +22,7 @@ from collscope.reports.compare.labels import Label, aligned, load_labels
 from collscope.reports.compare.notes import Damaged, Note
 from collscope.reports.compare.weights import Weights, run_weights
 from collscope.stats import Samples
-from collscope.store.connection import open_store
+from collscope.store.connection import is_store, open_store
 from collscope.store.measurements import measurement_labels, no_such_label
 
 if TYPE_CHECKING:
@@ -166,12 +166,23 @@ def _refuse_files(names: Sequence[str], known: Collection[str]) -> None:
     """Raise InputError where a name is no label but a file, which must be read first."""
     for name in names:
         # os.path does not raise where a label is no possible path.
-        if name not in known and os.path.isfile(name):  # noqa: PTH113
-            label = Path(name).name.partition(".")[0]
+        if name in known or not os.path.exists(name):  # noqa: PTH110
+            continue
+        label = Path(name).name.partition(".")[0]
+        if os.path.isdir(name):  # noqa: PTH112
             raise InputError(
-                f"'{name}': a file, not a label. Ingest it first with 'collscope ingest table"
-                f" {shlex.quote(name)} --label {shlex.quote(label)}', then name the label."
+                f"'{name}': a folder, not a label. Ingest it first with 'collscope ingest"
+                f" {shlex.quote(name)} --run {shlex.quote(label or 'NAME')}', then name the run."
             )
+        if is_store(Path(name)):
+            raise InputError(
+                f"'{name}': a store, not a label. Join the stores with 'collscope merge --rename"
+                " --db NEW STORE...', then compare the runs of NEW."
+            )
+        raise InputError(
+            f"'{name}': a file, not a label. Ingest it first with 'collscope ingest table"
+            f" {shlex.quote(name)} --label {shlex.quote(label)}', then name the label."
+        )
 
 
 def _refuse_other_runs(

@@ -96,13 +96,13 @@ def _headline(comparison: Comparison) -> str:
             )
         return (
             f"{runs_words(comparison.traced)} {classes} Speed-up: time of the first run / time of"
-            " the run (~: within the noise)."
+            " this run (~: within the noise)."
         )
     weight = "each with equal weight" if comparison.run is None else (
         f"weighted by the calls of run {comparison.run}"
     )  # fmt: skip
     return (
-        f"{n}, {weight}. Speed-up: time of the first label / time of the label"
+        f"{n}, {weight}. Speed-up: time of the first label / time of this label"
         " (~: within the noise)."
     )
 

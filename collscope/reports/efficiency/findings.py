@@ -48,7 +48,8 @@ def slow_collectives(report: Report) -> Iterable[Finding]:
         code="slow_collectives",
         title=f"collectives run below their reachable speed '{report.judgement.roof}': at that "
         f"speed the job would be up to {most_words(uplift)} faster",
-        detail=f"Share of the reachable speed: {listed}.",
+        detail=f"Share of the reachable speed: {listed}. Savings are seconds over all calls and "
+        "GPUs.",
         advice="Check the library's settings first: channels (NCCL_MAX_CTAS, NCCL_MAX_NCHANNELS), "
         "NCCL_PROTO, NCCL_ALGO. collscope tune tries settings on this machine. collscope "
         "replay shows whether these classes are as slow alone.",

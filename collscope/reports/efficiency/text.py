@@ -41,7 +41,7 @@ _NO_RANKS = (
 )
 _INSIDE = "not known: contained in the parts below; no kernel times of two ranks or more"
 _BASES = {
-    Basis.IN_JOB: "transfer + waiting in the job, all calls of their classes",
+    Basis.IN_JOB: "transfer + waiting in the job, scaled to all calls of each class",
     Basis.SEEN: "profile's collective kernels, divided among the classes by the kernels recorded",
     Basis.EXPECTED: (
         "profile's collective kernels, divided among the classes by calls x expected time"
@@ -287,7 +287,7 @@ def _remarks(rows: Sequence[JudgedClass]) -> Iterable[str]:
         for text in (*marks, *assumed, *((row.why,) if row.why else ())):
             about[text].append(row.class_id)
     for text, ids in about.items():
-        which = "every class" if len(ids) == len(rows) else f"class {compact_ranges(ids)}"
+        which = "all classes" if len(ids) == len(rows) else f"class {compact_ranges(ids)}"
         yield f"{which}: {text.rstrip('.')}."
 
 

@@ -15,20 +15,31 @@ if TYPE_CHECKING:
 _WHAT = {
     "host_never_called": "did not make the call (its host sleeps, waits, or skipped it)",
     "dead": "ended before the other ranks",
-    "silent": "wrote no recording, or does not answer",
+    "silent": "has no recording, or does not answer",
     "gpu_not_finished": "still has the call open on its GPU, although a peer completed it",
-    "different_call": "made a different call",
-    "different_order": "called the groups in a different order",
+    "different_call": "made a different call than its peers",
+    "different_order": "made the calls of its groups in a different order",
     "extra_call": "made one call too many",
     "peer_missing": "did not make its side of the transfer",
     "not_initialised": "did not finish creating the communicator",
 }
 _WHAT_OF_SEVERAL = _WHAT | {
     "host_never_called": "did not make the call (their hosts sleep, wait, or skipped it)",
-    "silent": "wrote no recording, or do not answer",
+    "silent": "have no recording, or do not answer",
     "gpu_not_finished": "still have the call open on their GPUs, although a peer completed it",
     "peer_missing": "did not make their side of the transfer",
 }
+ADVICE = {
+    "host_never_called": "Check the rank's stack (py-spy dump) and its data loader.",
+    "dead": "Check the rank's stderr and its host's log.",
+    "silent": "Check the rank's exit status, the kernel's log, and whether its process is stopped.",
+    "peer_missing": "Check the pipeline's schedule.",
+    "gpu_not_finished": "Check the rank's GPU: Xid lines, a kernel that does not end.",
+    "not_initialised": "Check the rank's start, network and stderr.",
+    "different_call": "Check the code that makes the call.",
+    "different_order": "Check the code that makes the call.",
+    "extra_call": "Check the code that makes the call.",
+}  # by the first code of `Verdict.what`
 _RECORD = (
     "For the next run, set TORCH_FR_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1 and "
     "TORCH_NCCL_ENABLE_TIMING=1 on every rank."
@@ -53,7 +64,7 @@ def verdict_lines(verdict: Verdict) -> list[tuple[str, str]]:
     if verdict.decided:
         lines.append(("Verdict", _named(verdict)))
     else:
-        lines.append(("Verdict", "none."))
+        lines.append(("Verdict", "not decided."))
         if verdict.candidates:
             ranks = ", ".join(map(str, verdict.candidates[:_CANDIDATES]))
             more = _more(verdict.candidates, _CANDIDATES)
@@ -62,14 +73,15 @@ def verdict_lines(verdict: Verdict) -> list[tuple[str, str]]:
         number = "" if verdict.seq is None else f" {verdict.seq}"
         kind = "" if (verdict.group or "").startswith("process group") else "group "
         group = "" if verdict.group is None else f" of {kind}{verdict.group}"
-        lines.append(("Since", f"{verdict.op}{number}{group}."))
+        lines.append(("Call that hangs", f"{verdict.op}{number}{group}."))
     if verdict.frames:
-        lines.append(("Code", f"{' < '.join(verdict.frames[:3])}."))
+        lines.append(("Code, innermost first", f"{' < '.join(verdict.frames[:3])}."))
     if verdict.last_completed is not None:
         lines.append(("Last completed call", f"{verdict.last_completed}."))
     if verdict.waiting.ranks:
         groups = ", ".join(verdict.waiting.groups[:3]) + _more(verdict.waiting.groups, 3)
-        where = f", in groups {groups}" if groups else ""
+        several = "s" * (len(verdict.waiting.groups) > 1)
+        where = f" in group{several} {groups}" if groups else ""
         lines.append(("Waiting", f"{count(verdict.waiting.ranks, 'rank')}{where}."))
     if verdict.certainty is not None:
         lines.append(("How sure", f"{verdict.certainty}."))
@@ -77,8 +89,7 @@ def verdict_lines(verdict: Verdict) -> list[tuple[str, str]]:
     if verdict.remarks:
         found = "; ".join(verdict.remarks[:2]) + _more(verdict.remarks, 2)
         lines.append(("NCCL's diagnostics", f"{found}."))
-    if not verdict.decided:
-        lines.append(("What to do", _RECORD))
+    lines.append(("What to do", ADVICE[verdict.what[0]] if verdict.decided else _RECORD))
     return lines
 
 

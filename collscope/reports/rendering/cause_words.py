@@ -67,9 +67,10 @@ def _gaps(cause: Cause, shown: Evidence) -> str:
 
 
 def _extra(cause: Cause, shown: Evidence) -> str:
+    who = f"rank {cause.ranks[0]}" if cause.ranks else "one rank"
     return (
-        f"A step runs {figure(shown.count)} {kernel(shown.name)} here, {figure(shown.usual)} "
-        f"on another rank: {ms(shown.ms)} ms more kernel time."
+        f"A step runs {figure(shown.count)} {kernel(shown.name)} on {who} and "
+        f"{figure(shown.usual)} on another rank: {ms(shown.ms)} ms more kernel time."
     )
 
 
@@ -108,8 +109,8 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
         "torch.autograd.set_detect_anomaly is on."
     ),
     "small_calls": lambda _, e: (
-        f"A step makes {figure(e.count)} small {e.name} one after the other; the host waits "
-        f"{figure(e.usual)} times among them."
+        f"A step makes {figure(e.count)} small {e.name} calls one after the other; the host waits "
+        f"for its GPU {figure(e.usual)} times between them."
     ),
     "copies": lambda _, e: (
         f"A step makes {figure(e.count)} {e.name}, which take {ms(e.ms)} ms; the host waits "
@@ -129,7 +130,7 @@ _ADVICE = {
     "late_host": "Find what the host does in this gap: data loading, garbage collection, "
     "logging or allocation. A trace with ProfilerActivity.CPU shows it.",
     "extra_work": (
-        "Find out why only this rank runs them. Spread the work over all ranks, or remove it."
+        "Find out why this rank runs more kernels. Spread the work over all ranks, or remove it."
     ),
     "slow_gpu": "Check this GPU with nvidia-smi: its other processes, clocks and temperature.",
     "uneven_work": (

@@ -79,8 +79,8 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
         case PlacesDiffer(label, key, out, in_):
             return (
                 f"{label}: {key.op.value} of {key.size_bytes} B takes {out / 1000:.1f} us out of"
-                f" place and {in_ / 1000:.1f} us in place ({out / in_:.2f} x): first touch, or an"
-                " outlier"
+                f" place and {in_ / 1000:.1f} us in place (ratio {out / in_:.2f}): first use of"
+                " the buffer, or an outlier"
             )
         case HeldAgainst(label, classes, gap):
             return f"{label}: {count(classes, 'class', 'classes')} compared although {GAPS[gap]}"

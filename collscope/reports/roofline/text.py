@@ -22,6 +22,11 @@ from collscope.roofline.catalogue import SystemRow
 from collscope.roofline.tables import BoundRow, RoofRow
 from collscope.units import count
 
+_LEGEND = (
+    "The value after a slash is that of the network. GPU, node GB/s: one direction. usable: part "
+    "of the line rate. source: src was read in the source, std comes from a data sheet or standard "
+    "that was not checked again, calc is computed, inf is inferred; high, medium, low: confidence."
+)
 _CHOICES = 2  # of the library's ranking, in a table
 
 
@@ -37,7 +42,7 @@ def render_roofline(found: Roofline, fmt: str) -> str:
 
 def _readable(found: Roofline) -> tuple[str, list[Section]]:
     if found.system is None:
-        return "collscope roofline: systems", [Section("", (_systems(found.systems),))]
+        return "collscope roofline: systems", [Section("", (_systems(found.systems), _LEGEND))]
     return f"collscope roofline: {found.system}", _sections(found)
 
 
@@ -68,15 +73,18 @@ def _sections(found: Roofline) -> list[Section]:
     )
     what = (
         "limit: the most that the fabric allows. reachable: what the library's algorithms reach on "
-        "this wiring, with the range over machines of this kind. library's choice: algorithms in "
-        "the order of the library's own cost model, each with its estimated time divided by the "
-        "first one's."
+        "this wiring, with the range over machines of this kind; by: the algorithm that reaches "
+        "it. factor: bus bandwidth / algorithm bandwidth. hard limit: no schedule over the links "
+        "exceeds it. in network: limit where switches reduce. floor: shortest time of any size. "
+        "fit: best measured (--fit LABEL). library's choice: the algorithms that the library's own "
+        "cost model estimates as fastest, with time / time of the fastest. assumptions: numbers "
+        "of the list below."
     )
     sections = [Section("", (head, what)), Section("Ceilings by operation", (bounds,))]
     if found.roofs:
         sections.append(Section(f"Ceilings of {found.roofs[0].op} by size", (roofs,)))
     listed = tuple(f"{number}  {text}" for text, number in assumptions.items())
-    return [*sections, Section("Assumptions", (Item("by number", listed),))]
+    return [*sections, Section("Assumptions", (Item("numbers of the tables", listed),))]
 
 
 def _bounds(rows: Sequence[BoundRow], assumptions: dict[str, int]) -> Table:

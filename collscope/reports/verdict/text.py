@@ -28,7 +28,11 @@ _UNKNOWN = {
         ("Check with nvidia-smi which other processes use the GPU. If there are none, trace "
         "the job again."),
     ),
-    "contradiction": ("The traces contradict themselves.", "Trace the job again."),
+    "contradiction": (
+        "The traces contradict themselves or are cut; the section In short of the report has the "
+        "reason.",
+        "Copy the traces again. If that does not help, trace the job again.",
+    ),
 }  # fmt: skip
 _BOUND = {
     "host": "the hosts bound it", "compute": "compute bounds it",

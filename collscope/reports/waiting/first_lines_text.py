@@ -104,8 +104,8 @@ def _step_sentence(steps: Sequence[StepRow], cost: str) -> Iterable[str]:
     yield (
         f"A step takes {longest.mean_ns / 1e6:.2f} ms with the profiler (mean of "
         f"{count(longest.steps, 'step')} of rank {longest.rank}{ranks}). The profiler slows "
-        f"the host. {cost} Time steps without the profiler, and pass that time to predict as "
-        "--step-ms."
+        f"the host. {cost} Measure the step time without the profiler, and pass it to "
+        "predict as --step-ms."
     )
 
 
