@@ -139,7 +139,10 @@ def _cost(
     if not sure and (gone is not NOTHING or not recurs or shown - noise <= least):
         return None
     value = float(np.median(cost.all if sure else cost.plain))
-    noise = hypot(_SINGLE * cost.error, _BETWEEN * step, cost.hosts)
+    hosts = 0.0
+    if candidate.fixed is None:
+        hosts = player.between_starts(both(gone, candidate.changes[0]))
+    noise = hypot(_SINGLE * cost.error, _BETWEEN * step, hosts)
     # What the recording does not show and what starts differ by are independent.
     low = max(0.0, value - hypot(value - low, noise))
     high = value + hypot(high - value, noise)
@@ -165,7 +168,6 @@ class _Saved(msgspec.Struct):
     least: float
     scatter: float
     error: float = 0.0
-    hosts: float = 0.0
 
 
 def _saved(
@@ -203,8 +205,7 @@ def _saved(
                 plain.append(mean)
                 least = min(least, float((base[used] - left).min()))
     error = float(np.median(errors) / np.sqrt(used.sum()))
-    hosts = player.between_starts(both(gone, candidate.changes[0]))
-    return _Saved(found, plain, least, float(np.median(scatter)), error, hosts)
+    return _Saved(found, plain, least, float(np.median(scatter)), error)
 
 
 def _others_fast(
