@@ -268,7 +268,7 @@ def collective_libraries() -> tuple[tuple[str, str], ...]:
 def recorder_support(library: str, version: str) -> str:
     """Whether a library takes the recorder, in words.
 
-    >>> taken_by("NCCL", "2.28.9"), taken_by("RCCL", "2.22.3")
+    >>> recorder_support("NCCL", "2.28.9"), recorder_support("RCCL", "2.22.3")
     ('NCCL 2.28.9 supports it as v5', 'RCCL 2.22.3 does not support it: needs 2.26 or later')
     """
     interface = profiler_interface(version)

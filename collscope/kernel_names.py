@@ -181,7 +181,7 @@ def counting_as_collectives(collectives: NamePatterns) -> Iterator[None]:
 
     The expression is searched for in the whole name.
 
-    >>> with named(read_named(["my_exchange=AllToAll"])):
+    >>> with counting_as_collectives(parse_name_patterns(["my_exchange=AllToAll"])):
     ...     classify("my_exchange_kernel<4>").op_hint
     'AllToAll'
     """

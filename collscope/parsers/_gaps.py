@@ -11,7 +11,7 @@ def count_missing(numbers: Iterable[int], *, first: int | None = None) -> int:
     numbers  in any order, each any number of times
     first    that the recorder begins with, where the file should reach back to it
 
-    >>> lacking([3, 4, 4, 7]), lacking([3, 4], first=1), lacking([])
+    >>> count_missing([3, 4, 4, 7]), count_missing([3, 4], first=1), count_missing([])
     (2, 2, 0)
     """
     known = set(numbers)

@@ -16,7 +16,7 @@ _NAME = re.compile(r"(.*?)_?(kernel|memory_copy)_(trace|stats)\.csv(?:\.\w+)?", 
 def totals_shadowed_by_traces(paths: Iterable[str]) -> Mapping[str, str]:
     """Files of totals, each with the trace of the same process that holds the same executions.
 
-    >>> again(["7_kernel_stats.csv", "7_kernel_trace.csv", "8_kernel_stats.csv"])
+    >>> totals_shadowed_by_traces(["7_kernel_stats.csv", "7_kernel_trace.csv", "8_k_stats.csv"])
     {'7_kernel_stats.csv': '7_kernel_trace.csv'}
     """
     return {
