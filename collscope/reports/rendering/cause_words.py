@@ -70,7 +70,8 @@ def _extra(cause: Cause, shown: Evidence) -> str:
     who = f"rank {cause.ranks[0]}" if cause.ranks else "one rank"
     return (
         f"A step runs {figure(shown.count)} {kernel(shown.name)} on {who} and "
-        f"{figure(shown.usual)} on another rank: {ms(shown.ms)} ms more kernel time."
+        f"{figure(shown.usual)} on another rank. Kernels that the other rank lacks add "
+        f"{ms(shown.ms)} ms of kernel time."
     )
 
 

@@ -41,8 +41,8 @@ def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
     return (
         f"Rank {rank.rank} arrives last in {rank.late_last} of {late_calls(rank)}. In "
         f"{rank.late_behind} of them it is late by {us_or_ms(rank.late_typical_ns / 2)} or "
-        f"more; it has {100 * rank.late_share:.0f} % of all lateness. {others} "
-        f"{us_or_ms(waited)} in total; {in_time(ranks)}, "
+        f"more (half of its typical lateness); it has {100 * rank.late_share:.0f} % of all "
+        f"lateness. {others} {us_or_ms(waited)} in total; {in_time(ranks)}, "
         f"{'it' if len(ranks) == 2 else 'they'} would wait {us_or_ms(rank.caused_wait_ns)} less."
     )
 
