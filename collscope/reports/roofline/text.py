@@ -78,7 +78,8 @@ def _sections(found: Roofline) -> list[Section]:
         "bandwidth. hard limit: no schedule over the links exceeds it. in network: limit where "
         "switches reduce. floor: shortest time of any size. fit: best measured (--fit LABEL). "
         "library's choice: the algorithms that the library's own cost model estimates as fastest, "
-        "with time / time of the fastest. assumptions: numbers of the list below."
+        "with time / time of the fastest; Ring, Tree and PAT only, not NVLS or CollNet. "
+        "assumptions: numbers of the list below."
     )
     sections = [Section("", (head, what)), Section("Ceilings by operation", (bounds,))]
     if found.roofs:
