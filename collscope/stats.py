@@ -45,7 +45,8 @@ LAUNCH_NOISE = 0.02  # between launches, where a label has fewer than `ENOUGH_RO
 SESSION_NOISE = 0.01  # between sessions (clocks, heat, neighbours), where it has enough
 # A short call lasts as long as the host takes to launch it, which stays high or low for minutes; a
 # longer one hides that. Standard deviation between launches: (this / time)^2, at most 20 %; that is
-# 16 % at 8 us, the median of the classes up to 64 KiB of 30 launches on 2 x H200, and 3 % at 20 us.
+# 3 % at 20 us and 17 % at 8 us (measured there: 16 %, the median of the classes up to 64 KiB of 30
+# launches on 2 x H200).
 _HOST_NOISE_US = 3.3
 _HOST_NOISE_MOST = 0.2
 

@@ -144,7 +144,19 @@ if "$here/fetch_debian.sh" "$folder/forky" forky libamdhip64-6 libstdc++6 -- lib
 else
     unchecked+=("HIP 6: Debian's testing suite could not be read")
 fi
-unchecked+=("HIP 7: no package known")
+# HIP 7 and RCCL 2.30: AMD's Python bindings declare what the headers do; they hold no library.
+bindings=$folder/rocm-bindings
+if "$here/fetch_wheels.sh" "$bindings" "$python" rocm-bindings-core rocm-bindings-hip \
+    rocm-bindings-systems && versions=$("$python" "$here/headers_of_bindings.py" "$bindings"); then
+    read -r hip rccl <<<"$versions"
+    for file in runtime collectives; do
+        headers "HIP $hip, RCCL $rccl (rocm-bindings): $file" $file.cpp -DCHECK_HIP \
+            -D__HIP_PLATFORM_AMD__ -isystem "$bindings/include"
+    done
+    unchecked+=("libraries of HIP 7 and RCCL 2.30: no package known")
+else
+    note 1 "download of rocm-bindings"
+fi
 unchecked+=("anything that runs on an AMD GPU: communicators, streams, events, graphs, results")
 
 echo

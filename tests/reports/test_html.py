@@ -539,8 +539,9 @@ def test_drawings_and_facts_are_made_of_the_report(samples: Path, tmp_path: Path
     (row,) = collscope_rows(db, late.query + " AND straggler")
     assert late.value == f"rank {row['rank']}" == "rank 2"
     assert late.note == (
-        f"last in {row['late_last']} of {row['late_of']} calls; if it arrived with the second "
-        f"last, the other ranks would wait {row['caused_wait_ns'] / 1e6:.3g} ms less, a small cost"
+        f"last in {row['late_last']} of {row['late_of']} calls; if it arrived with the "
+        "second-last rank, the other ranks would wait "
+        f"{row['caused_wait_ns'] / 1e6:.3g} ms less, a small cost"
     )
     drawing = classes_figure(report)
     assert drawing is not None

@@ -223,7 +223,10 @@ def communicators(rows: Sequence[CommunicatorRow]) -> Iterable[str | Table]:
             for group in shown
         ),
     )
-    yield "Communicators of equal shape, parent and calls share a line. MB = 1e6 bytes."
+    yield (
+        "Communicators of equal shape, parent and calls share a line; number: how many they are. "
+        "MB = 1e6 bytes."
+    )
     if len(groups) > _MOST_COMMUNICATORS:
         yield f"{count(len(groups) - _MOST_COMMUNICATORS, 'more line')} not shown."
 

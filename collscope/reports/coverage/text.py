@@ -76,6 +76,11 @@ def coverage_section(report: Report) -> Iterable[str | Table]:
             (origin("sources", path=s.source) for s in coverage.sources[:MOST_ROWS]),
         )
         yield from more_not_shown(len(coverage.sources), "source")
+        if any(source.ignored or source.foreign_lines for source in coverage.sources):
+            yield (
+                "ignored: NCCL or RCCL lines that collscope does not need. foreign: lines of other "
+                "programs. damaged: lines that are cut, too long or hold an unreadable number."
+            )
     if coverage.diagnostics:
         names = [("diagnostic", TEXT), ("code", TEXT), ("count", NUMBER), ("message", TEXT)]
         rows = coverage.diagnostics[:MOST_ROWS]

@@ -160,13 +160,13 @@ def _assumptions(
         yield Note(
             "range_with_best",
             {},
-            "only the samples, the ceiling and the best measurement vary: the range covers these",
+            "the range covers the spread of the samples, the ceiling and the best measurement only",
         )
     elif any(j.roof is not None and j.roof.time_low_ns < j.roof.time_high_ns for j in counted):
         yield Note(
             "range_with_ceiling",
             {},
-            "only the samples and the ceiling vary: the range covers both",
+            "the range covers the spread of the samples and of the ceiling only",
         )
 
 
@@ -186,8 +186,8 @@ def _exposure(known: Fraction) -> Iterable[Note]:
             "exposed",
             {"share": known.exposure},
             (
-                f"{100 * known.exposure:.1f} % of every class is exposed, as on average over all "
-                "collectives"
+                f"{100 * known.exposure:.1f} % of the time of every class is exposed, the average "
+                "over all collectives"
             ),
         )
     if known.hidden:

@@ -152,8 +152,8 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
     if judged_run.kernels:
         yield _kernel_table(judged_run.kernels)
         yield (
-            "Summed over ranks and profiles. mean / roof: only where no message size explains the "
-            "mean."
+            "Summed over ranks and profiles. mean / roof: only where the mean is over three times "
+            "the roof and over twice the class's time."
         )
         sources = "; ".join(dict.fromkeys(map(largest_message, judged_run.kernels)))
         yield f"largest message: of the classes that a kernel serves ({sources})."
@@ -202,8 +202,8 @@ def _classes(rows: Sequence[JudgedClass], judged_run: Judgement) -> Iterable[str
             f"measured: median{label}, or the transfer in the job. GB/s: its bus bandwidth. "
             "reachable: bandwidth of the library's algorithms at that size, GB/s. limit: "
             "limit of the fabric. eff: reachable time / measured time. % time: share of the "
-            f"collective time{at_roof}. saves: seconds above the roof, over all calls and "
-            "devices, times the exposed part where traces show it."
+            f"collective time{at_roof}. saves: seconds above the roof (the time at the "
+            "ceiling), over all calls and devices, times the exposed part where traces show it."
         )
     else:
         cells = (_measured_cells(row) for row in rows)
@@ -328,8 +328,8 @@ def _parts(found: Breakdown) -> Iterable[tuple[str, float | None, str]]:
 def _uplift(found: Uplift, which: str, report: Report) -> Iterable[str | Item]:
     lines = [
         f"saved: {100 * found.saved:.2f} % of the denominator; {100 * found.judged:.1f} % of the "
-        f"collective time is judged; {_gain(found.gain_if_alike)} faster if all of it has the same "
-        "efficiency",
+        f"collective time is judged; {_gain(found.gain_if_alike)} faster if all of it is as "
+        "efficient as the judged part",
     ]
     if found.gain_skewed_low is not None and found.gain_skewed_high is not None:
         lines.append(

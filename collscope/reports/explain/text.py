@@ -40,6 +40,7 @@ _MEANS = (
     "Times are transfer times of a call. They are medians, but means where the size is unknown:"
     " such a row mixes calls of several sizes."
 )
+_OF_A_STEP = "launches, ms: of one step; ms is the summed time of these launches."
 # Parts smaller than this share of the largest one, or of the step, are left to the table.
 _NOTABLE, _SMALL = 0.2, 0.01
 _OTHER_BLOCKS = log(1.25)  # kernels with so many more blocks come from another setting
@@ -90,12 +91,12 @@ def _sections(explanation: Explained) -> list[Section]:
     sections = [Section("", head), *([Section("What would narrow the ranges", advice)] if advice
                                      else ())]  # fmt: skip
     if explanation.kernels:
-        sections.insert(1, Section("Kernels that differ", (_kernel_table(explanation),)))
+        sections.insert(1, Section("Kernels that differ", (_kernel_table(explanation), _OF_A_STEP)))
     sections.append(Section("Basis", tuple(_basis(explanation))))
     if explanation.classes:
         mixed = any(c.collective_class.size_bytes is None for c in explanation.classes)
         body: tuple[str | Table, ...] = (_class_table(explanation), *((_MEANS,) if mixed else ()))
-        sections.append(Section("Collective times that were exchanged", body))
+        sections.append(Section("Collective times that were swapped", body))
     return sections
 
 
@@ -136,7 +137,8 @@ def _answer(explanation: Explained) -> Iterator[str]:
 def _kernel_table(explanation: Explained) -> Table:
     one, other = explanation.first.run, explanation.second.run
     return table(
-        (("rank", NUMBER), ("kernel", TEXT), (f"{one} a step", NUMBER), (f"{other} a step", NUMBER),
+        (("rank", NUMBER), ("kernel", TEXT), (f"{one} launches", NUMBER),
+         (f"{other} launches", NUMBER),
          (f"{one} ms", NUMBER), (f"{other} ms", NUMBER)),
         ((k.rank, kernel(k.kernel), k.first, k.second, k.first_ms, k.second_ms)
          for k in explanation.kernels[:_MOST_KERNELS]),

@@ -58,9 +58,9 @@ def evidence(cause: Cause) -> str:
 def _gaps(cause: Cause, shown: Evidence) -> str:
     who = f"rank {cause.ranks[0]}'s host" if cause.ranks else "every rank's host"
     return (
-        f"Once, {figure(shown.usual)} ms passed on {who} between launching "
-        f"{kernel(shown.after) or 'the step before'} and {kernel(shown.before)}; such gaps "
-        f"take {ms(shown.ms)} ms a step"
+        f"For example, {figure(shown.usual)} ms passed on {who} between launching "
+        f"{kernel(shown.after) or 'the step before'} and {kernel(shown.before)}; all such "
+        f"gaps take {ms(shown.ms)} ms a step"
         + (" more than on another rank." if cause.ranks else ".")
         + " Only part of this lengthens the step." * (cause.cost.high < shown.ms)
     )
@@ -70,7 +70,8 @@ def _extra(cause: Cause, shown: Evidence) -> str:
     who = f"rank {cause.ranks[0]}" if cause.ranks else "one rank"
     return (
         f"A step runs {figure(shown.count)} {kernel(shown.name)} on {who} and "
-        f"{figure(shown.usual)} on another rank: {ms(shown.ms)} ms more kernel time."
+        f"{figure(shown.usual)} on another rank. Kernels that the other rank lacks add "
+        f"{ms(shown.ms)} ms of kernel time."
     )
 
 

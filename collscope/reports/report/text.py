@@ -116,7 +116,9 @@ def _answer(report: Report) -> Iterable[str]:
     if any(row.split_ns for row in report.classes) or (
         report.classes and all(row.kernel_ns for row in report.classes)
     ):
-        yield "Classes are ordered by kernel time where it is known, then by bytes."
+        all_timed = all(row.kernel_ns for row in report.classes)
+        time = "kernel time" if all_timed else "transfer and waiting where these are known"
+        yield f"Classes are ordered by {time}, then by bytes."
 
 
 def no_sizes(report: Report) -> bool:
@@ -202,9 +204,10 @@ def _size(header: Header, *, at_least: bool) -> str:
     libraries = f", {', '.join(header.libraries)}" if header.libraries else ""
     if header.calls and header.calls == header.calls_without_size:
         calls = f"{known}{count(header.calls, 'call')} in {classes}, sizes not known, on "
+    nodes = "nodes not known" if header.nodes is None else count(header.nodes, "node")
     sentence = (
         f"{calls if header.calls else ''}{count(header.communicators, 'communicator')}; "
-        f"{count(header.ranks, 'rank')}, {count(header.nodes, 'node')}{libraries}."
+        f"{count(header.ranks, 'rank')}, {nodes}{libraries}."
     )
     return f"{sentence[0].upper()}{sentence[1:]}"
 

@@ -74,17 +74,21 @@ def _sections(found: Roofline) -> list[Section]:
     what = (
         "limit: the most that the fabric allows. reachable: what the library's algorithms reach on "
         "this wiring, with the range over machines of this kind; by: the algorithm that reaches "
-        "it. factor: bus bandwidth / algorithm bandwidth. hard limit: no schedule over the links "
-        "exceeds it. in network: limit where switches reduce. floor: shortest time of any size. "
-        "fit: best measured (--fit LABEL). library's choice: the algorithms that the library's own "
-        "cost model estimates as fastest, with time / time of the fastest. assumptions: numbers "
-        "of the list below."
+        "it (ring, tree, direct, or switches that reduce). factor: bus bandwidth / algorithm "
+        "bandwidth. hard limit: no schedule over the links exceeds it. in network: limit where "
+        "switches reduce. floor: shortest time of any size. fit: best measured (--fit LABEL). "
+        "library's choice: the algorithms that the library's own cost model estimates as fastest, "
+        "with time / time of the fastest; Ring, Tree and PAT only, not NVLS or CollNet. "
+        "assumptions: numbers of the list below."
     )
     sections = [Section("", (head, what)), Section("Ceilings by operation", (bounds,))]
     if found.roofs:
         sections.append(Section(f"Ceilings of {found.roofs[0].op} by size", (roofs,)))
     listed = tuple(f"{number}  {text}" for text, number in assumptions.items())
-    return [*sections, Section("Assumptions", (Item("numbers of the tables", listed),))]
+    return [
+        *sections,
+        Section("Assumptions", (Item("Numbers in the column 'assumptions'", listed),)),
+    ]
 
 
 def _bounds(rows: Sequence[BoundRow], assumptions: dict[str, int]) -> Table:

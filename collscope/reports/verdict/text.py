@@ -35,8 +35,8 @@ _UNKNOWN = {
     ),
 }  # fmt: skip
 _BOUND = {
-    "host": "the hosts bound it", "compute": "compute bounds it",
-    "collective": "collectives bound it", "waiting": "waiting bounds it",
+    "host": "bound by the hosts", "compute": "bound by compute",
+    "collective": "bound by collectives", "waiting": "bound by waiting",
 }  # fmt: skip
 
 

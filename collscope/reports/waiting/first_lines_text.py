@@ -49,11 +49,13 @@ def share_of_time_sentence(timeline: TimelineReport) -> Iterable[str]:
     parts = traced_share(timeline)
     if parts is not None:
         exposed, hidden, idle = parts
+        idles = "The GPUs idle" if len(timeline.ranks) > 1 else "The GPU idles"
         left_out = ", after the warm-up" * any(row.warm_up for row in timeline.classes)
         yield (
             f"Of the traced time ({traced_ranks(timeline, len(timeline.ranks))}{left_out}), "
             f"collectives take {exposed + hidden:.1f} %: {exposed:.1f} % exposed and "
-            f"{hidden:.1f} % hidden by compute. The GPU idles {idle:.1f} %."
+            f"{hidden:.1f} % hidden by compute. "
+            f"{idles} {idle:.1f} %."
         )
         if timeline.kernels_lost:
             yield (
@@ -119,12 +121,12 @@ def _cost(timeline: TimelineReport) -> str:
         return f"The cost of {' and '.join(names)} on the host was not measured."
     if timeline.cpu_activities:
         return (
-            "The traces have CPU activities. Recording these on H200 made loops of launches "
-            "take 1.16 to 1.52 times as long, and training jobs up to 1.64 times."
+            "The traces have CPU activities. Recording these on H200 made loops of kernel "
+            "launches take 1.16 to 1.52 times as long, and training jobs up to 1.64 times."
         )
     return (
         "The traces have no CPU activities. Recording GPU activities alone on H200 made loops "
-        "of launches take 1.06 to 1.26 times as long, and training jobs up to 1.42 times."
+        "of kernel launches take 1.06 to 1.26 times as long, and training jobs up to 1.42 times."
     )
 
 

@@ -38,12 +38,16 @@ def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
     waited = sum(other.wait_ns for other in ranks if other.rank != rank.rank)
     others = _others(rank, ranks)
     others = f"{others[0].upper()}{others[1:]} {'waits' if len(ranks) == 2 else 'wait'}"
+    caused = us_or_ms(rank.caused_wait_ns)
+    if len(ranks) == 2:
+        part = f", {caused} of it for rank {rank.rank}"
+    else:
+        part = f"; {in_time(ranks)}, they would wait {caused} less"
     return (
         f"Rank {rank.rank} arrives last in {rank.late_last} of {late_calls(rank)}. In "
         f"{rank.late_behind} of them it is late by {us_or_ms(rank.late_typical_ns / 2)} or "
-        f"more; it has {100 * rank.late_share:.0f} % of all lateness. {others} "
-        f"{us_or_ms(waited)} in total; {in_time(ranks)}, "
-        f"{'it' if len(ranks) == 2 else 'they'} would wait {us_or_ms(rank.caused_wait_ns)} less."
+        f"more (half of its typical lateness); it has {100 * rank.late_share:.0f} % of all "
+        f"lateness. {others} {us_or_ms(waited)} in total{part}."
     )
 
 
@@ -61,7 +65,9 @@ def late_calls(rank: RankWaits) -> str:
 
 def in_time(ranks: Sequence[RankWaits]) -> str:
     """When we assume that a late rank arrives instead."""
-    return "if both arrived together" if len(ranks) == 2 else "if it arrived with the second last"
+    return (
+        "if both arrived together" if len(ranks) == 2 else "if it arrived with the second-last rank"
+    )
 
 
 def one_stop(ranks: Sequence[RankWaits]) -> RankWaits | None:

@@ -147,7 +147,8 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
         (origin("rank_waits", rank=r.rank) for r in shown),
     )  # fmt: skip
     yield (
-        "last in: calls at which the rank arrived last. late: its typical lateness in these. costs "
+        "last in: calls at which the rank arrived last, by more than the clocks' error. late: its "
+        "typical lateness in these. costs "
         f"others: how much less other ranks would wait {in_time(ranks)}."
     )
     if len(ranks) > len(shown):
@@ -384,8 +385,8 @@ def _clocks(clocks: Sequence[ClockRow]) -> Iterable[str]:
     largest = max(aligned, key=lambda c: abs(c.offset_ns))
     yield (
         f"Clocks: offsets of up to {us_or_ms(abs(largest.offset_ns))} (rank {largest.rank}) "
-        "were removed. The ends of synchronising collectives show each offset, with a standard "
-        f"deviation of up to {us_or_ms(max(c.error_ns for c in aligned))}."
+        "were removed. The ends of synchronising collectives give each offset; its standard "
+        f"deviation is up to {us_or_ms(max(c.error_ns for c in aligned))}."
     )
     if len(members) > 1:
         yield (

@@ -77,7 +77,11 @@ def diagnose(
     gone = NOTHING
     left = list(_candidates(job, facts))
     while left and len(found) < MOST_CAUSES:
-        costs = [(c, _cost(job, player, c, gone)) for c in left]
+        bases = [
+            player.base(k) if gone is NOTHING else player.left(gone, k)
+            for k in range(len(player.readings))
+        ]
+        costs = [(c, _cost(job, player, c, gone, bases)) for c in left]
         standing = [(c, cost) for c, cost in costs if cost is not None]
         if not standing:
             break
@@ -111,14 +115,18 @@ def _candidates(job: Job, facts: Facts) -> Iterator[Candidate]:
     yield from slow_settings(job, facts)
 
 
-def _cost(job: Job, player: Player, candidate: Candidate, gone: Change) -> tuple[Cost, bool] | None:
+def _cost(
+    job: Job, player: Player, candidate: Candidate, gone: Change, bases: list[Floats]
+) -> tuple[Cost, bool] | None:
     """What a cause costs beside those that are gone already; None where it does not stand out.
 
     And whether it does by every reading of the recording. Where one of them hides it, it may stand
     out as recorded, if it is a host's, and else where the hosts are as fast as they may be.
+
+    bases  steps without those that are gone, by each reading, ns
     """
     step = float(np.median([player.base(k)[job.used].mean() for k in range(len(player.readings))]))
-    cost = _saved(job, player, candidate, gone)
+    cost = _saved(job, player, candidate, gone, bases)
     # A host that is late makes the steps differ by that, so what is left counts; and what it does
     # now and then is no cause of every step.
     recurs = not candidate.recorded or cost.least > MIN_LATENESS_EACH_STEP * min(cost.plain)
@@ -131,7 +139,10 @@ def _cost(job: Job, player: Player, candidate: Candidate, gone: Change) -> tuple
     if not sure and (gone is not NOTHING or not recurs or shown - noise <= least):
         return None
     value = float(np.median(cost.all if sure else cost.plain))
-    noise = hypot(_SINGLE * cost.error, _BETWEEN * step, cost.hosts)
+    hosts = 0.0
+    if candidate.fixed is None:
+        hosts = player.between_starts(both(gone, candidate.changes[0]))
+    noise = hypot(_SINGLE * cost.error, _BETWEEN * step, hosts)
     # What the recording does not show and what starts differ by are independent.
     low = max(0.0, value - hypot(value - low, noise))
     high = value + hypot(high - value, noise)
@@ -157,10 +168,11 @@ class _Saved(msgspec.Struct):
     least: float
     scatter: float
     error: float = 0.0
-    hosts: float = 0.0
 
 
-def _saved(job: Job, player: Player, candidate: Candidate, gone: Change) -> _Saved:
+def _saved(
+    job: Job, player: Player, candidate: Candidate, gone: Change, bases: list[Floats]
+) -> _Saved:
     if candidate.fixed is not None:
         ends = list(candidate.fixed)
         return _Saved(ends, ends, min(ends), _deviation(job.lengths[job.used]))
@@ -169,7 +181,7 @@ def _saved(job: Job, player: Player, candidate: Candidate, gone: Change) -> _Sav
     found, plain, scatter, errors, least = [], [], [], [], np.inf
     used = job.used
     for k, reading in enumerate(player.readings):
-        base = player.base(k) if gone is NOTHING else player.left(gone, k)
+        base = bases[k]
         own = (
             candidate.changes[min(reading.kernels, len(candidate.changes) - 1)],
             *candidate.others,
@@ -184,7 +196,7 @@ def _saved(job: Job, player: Player, candidate: Candidate, gone: Change) -> _Sav
             if reading.pace in paces:
                 found.append(mean)
                 if candidate.at_power_cap:
-                    found.append(_at_power_cap(job, player, both(gone, change), k, base))
+                    found.append(_at_power_cap(job, player, both(gone, change), k, base, rest))
                 scatter.append(_deviation(left))
                 errors.append(_deviation(base[used] - left))
             if candidate.irregular and not player.given:
@@ -193,8 +205,7 @@ def _saved(job: Job, player: Player, candidate: Candidate, gone: Change) -> _Sav
                 plain.append(mean)
                 least = min(least, float((base[used] - left).min()))
     error = float(np.median(errors) / np.sqrt(used.sum()))
-    hosts = player.between_starts(both(gone, candidate.changes[0]))
-    return _Saved(found, plain, least, float(np.median(scatter)), error, hosts)
+    return _Saved(found, plain, least, float(np.median(scatter)), error)
 
 
 def _others_fast(
@@ -216,10 +227,15 @@ def _off(base: Floats, given: float) -> bool:
     return abs(float(base.mean()) / given - 1) > MIN_STEP_REST
 
 
-def _at_power_cap(job: Job, player: Player, left: Change, number: int, base: Floats) -> float:
-    """What goes where the clock follows the step: compute takes more power than collectives."""
+def _at_power_cap(
+    job: Job, player: Player, left: Change, number: int, base: Floats, rest: float
+) -> float:
+    """What goes where the clock follows the step: compute takes more power than collectives.
+
+    rest  the step at the recorded clock, ns
+    """
     before = float(base[job.used].mean())
-    clock = clock_change(float(player.left(left, number)[job.used].mean()) / before)
+    clock = clock_change(rest / before)
     longer = np.where(job.compute, 1 / clock, 1.0)
     known = 1.0 if left.duration is None else left.duration
     capped = player.left(replace(left, duration=longer * known), number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -105,16 +106,40 @@ class Job:
 
     def launched(self, trace: int) -> Ints:
         """Rows of a trace in the order of their launches; of their starts where none is known."""
-        own_rows = np.arange(self.rows.bounds[trace], self.rows.bounds[trace + 1])
-        launch = self.rows.launch[own_rows]
-        # What was launched before the trace began comes first, as it ran.
-        found: Ints = own_rows[np.lexsort((self.rows.start[own_rows], launch))]
-        return found
+        return self._launched[trace]
 
     def in_step(self, trace: int, step: int) -> Ints:
         """Rows of a trace that end in a whole step, in the order of their launches."""
-        order = self.launched(trace)
-        found: Ints = order[self.step_of_row[order] == step]
+        return self._in_steps[trace][step]
+
+    @cached_property
+    def _launched(self) -> tuple[Ints, ...]:
+        found = []
+        for begin, end in pairwise(self.rows.bounds.tolist()):
+            own_rows = np.arange(begin, end)
+            # What was launched before the trace began comes first, as it ran.
+            order = np.lexsort((self.rows.start[own_rows], self.rows.launch[own_rows]))
+            found.append(own_rows[order])
+        return tuple(found)
+
+    @cached_property
+    def _in_steps(self) -> dict[int, list[Ints]]:
+        """Of each trace, the rows of each whole step in the order of their launches."""
+        found = {}
+        for trace in self.traces:
+            order = self.launched(trace)
+            step = self.step_of_row[order]
+            by_step = np.argsort(step, kind="stable")
+            bounds = np.searchsorted(step[by_step], np.arange(self.count + 1))
+            found[trace] = [order[by_step[a:b]] for a, b in pairwise(bounds.tolist())]
+        return found
+
+    @cached_property
+    def _place(self) -> Ints:
+        """(rows,) place of each row among the launches of its trace."""
+        found = np.empty(len(self.rows), dtype=np.int64)
+        for order in self._launched:
+            found[order] = np.arange(len(order))
         return found
 
     @cached_property
@@ -156,10 +181,7 @@ class Job:
     def partners(self, trace: int, other: int, step: int) -> tuple[Ints, Ints, Ints]:
         """Rows of a rank's step, their partners (-1: none), and the places of these launches."""
         pair = self.pair(trace, other, step)
-        place = np.full(len(self.rows) + 1, -2)
-        order = self.launched(other)
-        place[order] = np.arange(len(order))
-        return pair.own, pair.partner, np.where(pair.partner >= 0, place[pair.partner], -2)
+        return pair.own, pair.partner, np.where(pair.partner >= 0, self._place[pair.partner], -2)
 
     def like(self, trace: int) -> int | None:
         """The rank to compare a rank with: among all but it, the one in the middle by work."""

@@ -137,19 +137,18 @@ class Player:
             taken, limit = change.host_ns, self.job.stretched
             taken = taken - (1 - pace) * np.clip(taken, -limit, limit)
             work = np.maximum(work - self._cumulated(taken), 0.0)
-        before, duration, gap = graph.before, graph.duration, graph.gap
+        duration, gap = graph.duration, graph.gap
         if change.waits is not None:
-            before = before.copy()
+            before = graph.before.copy()
             before[1:, change.waits] = NEVER
+            graph = replace(graph, before=before)
         if change.duration is not None:
             duration = np.rint(duration * change.duration).astype(np.int64)
             # A row that is not there starts behind nothing.
             none = graph.start_node[change.duration == 0] - FIRST
             gap = gap.copy()
             gap[1:, none] = 0
-        return replace(
-            graph, work=np.rint(work).astype(np.int64), before=before, duration=duration, gap=gap
-        )
+        return graph.retimed(np.rint(work).astype(np.int64), duration, gap)
 
     def _cumulated(self, host_ns: Floats) -> Floats:
         """(nodes,) what is taken of the host's time from the call that each node follows on.

@@ -35,7 +35,7 @@ static_assert(ncclFloat32 == static_cast<int>(Datatype::Float32));
 static_assert(ncclFloat64 == static_cast<int>(Datatype::Float64));
 static_assert(ncclBfloat16 == static_cast<int>(Datatype::Bfloat16));
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 24, 0)
-#ifdef CHECK_CUDA
+#if defined(CHECK_CUDA) || NCCL_VERSION_CODE >= NCCL_VERSION(2, 30, 0)
 static_assert(ncclFloat8e4m3 == static_cast<int>(Datatype::Float8e4m3));
 static_assert(ncclFloat8e5m2 == static_cast<int>(Datatype::Float8e5m2));
 #else
