@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -270,6 +271,25 @@ def test_pages_are_drawn_without_a_home(traced: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert "<svg" in page.read_text()
+
+
+@pytest.mark.parametrize("run", ["d", "l"])
+def test_the_axis_of_lateness_has_numbers(traced: Path, tmp_path: Path, run: str) -> None:
+    """All ranks of a run may be late by about as much: within one power of ten."""
+    plot = tmp_path / "r.svg"
+    assert collscope("report", run, "--db", traced, "--plot", plot).code == 0
+    before, _ = plot.read_text().split("<!-- late by (us) -->")
+    axis = before.rsplit('<g id="matplotlib.axis_', 1)[1]
+    numbers = [float(text) for text in re.findall(r"<!-- ([0-9.]+) -->", axis)]
+    assert len(numbers) >= 2
+
+
+@pytest.mark.parametrize("command", ["predict --system h200", "export perfetto -o -"])
+def test_runs_with_traces_are_named(traced: Path, command: str) -> None:
+    """Without --run these take main, which has logs only here."""
+    done = collscope(*command.split(), "--db", traced)
+    assert done.code == 3
+    assert "run 'main' has no traces (runs with traces: 'd', 'l'). Name one of them" in done.err
 
 
 @pytest.mark.parametrize("command", ["report d --db {}", "--version", "--help", "sql --help"])

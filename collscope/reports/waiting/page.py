@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from collscope.model import Op
 from collscope.reports.rendering.drawing import (
     PARTS,
-    PLAIN,
     WAITING,
     Sheet,
     colour_of,
+    log_axis,
     series_style,
 )
 from collscope.reports.rendering.heat_map import Matrix, heat_figure
@@ -161,8 +161,7 @@ def lateness_figure(traced: TracedKernels) -> Figure | None:
             if points:
                 axis.plot(*zip(*points, strict=True), ls="", ms=4, **series_style(n),
                           label=f"rank {rank}", gid=f"late-{rank}")  # fmt: skip
-        axis.set_yscale("symlog", linthresh=1)
-        axis.yaxis.set_major_formatter(PLAIN)
+        log_axis(axis, "y")
         axis.set_ylabel("late by (us)")
         axis.set_xlabel("calls of this figure, in order of time")
         return drawing

@@ -21,6 +21,7 @@ from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.step_causes.collectives import Facts
 
 _SETTINGS = "SELECT DISTINCT name, value FROM settings WHERE run = ? ORDER BY name, value"
+_TRACED = "SELECT DISTINCT run FROM traces ORDER BY run"
 _LINKS = """
 SELECT DISTINCT transport FROM links WHERE run = ? AND transport IS NOT NULL ORDER BY transport
 """
@@ -47,6 +48,14 @@ def read_facts(connection: sqlite3.Connection, run: str) -> Facts:
     )
 
 
+def _remedy(connection: sqlite3.Connection) -> str:
+    """The end of a sentence, and what to do where a run has no traces: others may have some."""
+    runs = ", ".join(f"'{run}'" for (run,) in connection.execute(_TRACED))
+    if not runs:
+        return ". Add them with collscope ingest trace."
+    return f" (runs with traces: {runs}). Name one of them, or add traces: collscope ingest trace."
+
+
 def read_traced_run(connection: sqlite3.Connection, db: Path, run: str) -> TracedRun:
     """The analysis of a run's traces, as it was stored with the run.
 
@@ -59,7 +68,7 @@ def read_traced_run(connection: sqlite3.Connection, db: Path, run: str) -> Trace
         )
     given, steps = load_traced_run(connection, run)
     if not given.traces:
-        raise InputError(f"{db}: run '{run}' has no traces. Add them with collscope ingest trace.")
+        raise InputError(f"{db}: run '{run}' has no traces{_remedy(connection)}")
     require_matched(connection, db, run)
     found = load_analysis(connection, run, gather_rows(given.traces), gather_host(given.traces))
     classes = {
