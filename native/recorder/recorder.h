@@ -1,6 +1,6 @@
 // What callbacks do: each makes at most one record and leaves. No callback waits, allocates, locks
-// or keeps anything of its own. A handle is a number that holds what it belongs to. So a handle that
-// is released late, twice or never does no harm.
+// or keeps anything of its own. A handle is a number that holds what it belongs to. So a handle
+// that is released late, twice or never does no harm.
 #pragma once
 
 #include <array>

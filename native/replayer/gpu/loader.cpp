@@ -149,7 +149,8 @@ void find_collectives(const Vendor& vendor, const std::string& path, Libraries& 
     out.error = not_found(vendor.library_label, vendor.library, "--library", reason);
 }
 
-// Those of the first vendor that `load` finds a usable GPU with; else `error` has a reason for each.
+// Those of the first vendor that `load` finds a usable GPU with; else `error` has a reason for
+// each.
 template <typename Load>
 Libraries first_usable(const std::vector<const Vendor*>& open, Load load) {
     std::string errors;
