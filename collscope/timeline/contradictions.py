@@ -163,10 +163,11 @@ def _jump(level: Floats, time: Floats, kind: Ints) -> float:
     if len(level) > JUMP_PLACES:
         # So many ends of a kind have a median on the longer side of a jump.
         centred, few = _centred(level, kind), max(MIN_ENDS_BESIDE_JUMP, len(level) // JUMP_PLACES)
-        places.sort(
-            key=lambda k: -abs(np.median(centred[k : k + few]) - np.median(centred[k - few : k]))
-        )
-        places = places[:JUMP_CANDIDATES]
+        steps = {
+            k: abs(np.median(centred[k : k + few]) - np.median(centred[max(0, k - few) : k]))
+            for k in places
+        }
+        places = sorted(places, key=steps.__getitem__, reverse=True)[:JUMP_CANDIDATES]
     return max(_lasting_step(level, time, kind, place) for place in places)
 
 
