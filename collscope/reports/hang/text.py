@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from collscope.reports.rendering.formats import to_readable
 from collscope.reports.rendering.layout import TEXT, Section, table
-from collscope.units import count
 from collscope.writing import one_line, to_json
 
 if TYPE_CHECKING:
@@ -81,8 +80,8 @@ def verdict_lines(verdict: Verdict) -> list[tuple[str, str]]:
     if verdict.waiting.ranks:
         groups = ", ".join(verdict.waiting.groups[:3]) + _more(verdict.waiting.groups, 3)
         several = "s" * (len(verdict.waiting.groups) > 1)
-        where = f" in group{several} {groups}" if groups else ""
-        lines.append(("Waiting", f"{count(verdict.waiting.ranks, 'rank')}{where}."))
+        where = f", in group{several} {groups}" if groups else ""
+        lines.append(("Ranks that wait", f"{verdict.waiting.ranks:,}{where}."))
     if verdict.certainty is not None:
         lines.append(("How sure", f"{verdict.certainty}."))
     lines.append(("Why", " ".join(verdict.reasons[:3])))
