@@ -112,9 +112,8 @@ class RecordedCall(msgspec.Struct, frozen=True, gc=False):
     size_bytes: int | None = None  # nccl-tests size S, where only bytes are known
     in_place: bool | None = None
     timing_source: str | None = None  # KERNEL_GPU; kernel_cpu, collective_cpu (Inspector)
-    together: int | None = (
-        None  # equal for calls of a rank and group launched as one; None: unknown
-    )
+    # equal for calls of a rank and group launched as one; None: unknown
+    together: int | None = None
     frames: tuple[str, ...] = ()  # where the host made a call that is open, the innermost first
     timeout_ns: int | None = None  # after which the recorder's watchdog ends the job
     kernel_end_ns: int | None = None  # of its GPU time, on one clock of the recording's GPU

@@ -22,10 +22,9 @@ HOST, STREAM, EVENT, EVENT_2 = range(4)
 class Edges(msgspec.Struct, frozen=True):
     """How many event edges there are, by how they are known."""
 
-    named: int = (
-        0  # the trace names the stream that waits; for which row, where no record is known,
-    )
-    # is inferred from its order
+    # the trace names the stream that waits; for which row, where no record is known, is inferred
+    # from its order
+    named: int = 0
     inferred: int = 0  # both are
     contradicted: int = 0  # dropped
     unknown: int = 0  # waits for which no rule was found

@@ -79,9 +79,8 @@ class Result(msgspec.Struct, frozen=True):
     samples_us: tuple[float, ...] = ()
     round: int | None = None
     algbw: str | None = None  # GB/s
-    choice: str | None = (
-        None  # algorithm, protocol and channels that the program printed next to it
-    )
+    # algorithm, protocol and channels that the program printed next to it
+    choice: str | None = None
 
 
 def measure(result: Result, setting: Setting, notes: Notes) -> Measurement | None:

@@ -31,7 +31,6 @@ _TIMED = "SELECT 1 FROM recorded_windows WHERE run = ?"
 KERNELS_IN_DOUBT = ("no_collective", "like_collectives", "may_be_collectives")
 BOUND_IN_DOUBT = (*KERNELS_IN_DOUBT, "kernels_lost", "idle_while_queued")
 _CODES = "SELECT DISTINCT code FROM diagnostics WHERE run = ?"
-_QUEUED = "SELECT 1 FROM diagnostics WHERE run = ? AND code = 'idle_while_queued'"
 _DEFAULT_DB, _DEFAULT_RUN = "collscope.db", "main"
 CODES = (
     "late_host", "extra_work", "slow_gpu", "uneven_work", "blocking_sync", "small_calls",
@@ -132,7 +131,7 @@ def find_answer(
     if most is not None and codes.isdisjoint(BOUND_IN_DOUBT):
         percent = 100 * kinds[most] / max(1.0, sum(kinds.values()))
         step = replace(step, bound=most, bound_percent=percent)
-    if not found.causes and connection.execute(_QUEUED, (run,)).fetchone():
+    if not found.causes and "idle_while_queued" in codes:
         return Answer(step, unknown="idle_while_queued")
     return Answer(replace(step, recorded_ms=found.step_ns / 1e6), found.causes)
 

@@ -21,9 +21,8 @@ class Scenario(msgspec.Struct, frozen=True):
     factor: Floats  # (parts,)
     contention: ContentionReading
     seen: bool = False  # only edges that a recorded start shows
-    unexplained: float = (
-        1.0  # what rows wait for no known cause after the change, in parts of before
-    )
+    # what rows wait for no known cause after the change, in parts of before
+    unexplained: float = 1.0
 
 
 class Player:
