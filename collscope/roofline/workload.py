@@ -72,5 +72,5 @@ class RoofAt(msgspec.Struct, frozen=True):
 
 
 def not_applying(roof: str) -> str:
-    """How reasons begin why a time is below the range of the roof of this name."""
-    return f"The roof '{roof}' does not apply. "
+    """How reasons begin why a time is below the range of the ceiling of this name."""
+    return f"'{roof}' does not apply. "

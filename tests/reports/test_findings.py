@@ -235,7 +235,8 @@ def test_a_class_without_a_count_is_named_by_what_is_known() -> None:
     for _ in range(2):
         store.kernel(call, source, transfer_ns=1000, wait_ns=9000)
     assert _only(store, "waiting_dominates").detail == (
-        "0.018 of 0.020 ms over all ranks, most of it in AllReduce, size not known, on 2 ranks."
+        "Of 20 us over all ranks, 18 us is waiting for the last rank, most of it in AllReduce, "
+        "size not known, on 2 ranks."
     )
 
 
@@ -335,7 +336,7 @@ def test_waiting_dominates_when_it_is_more_than_half_of_the_kernel_time() -> Non
     store.kernel(uneven, source, transfer_ns=100, wait_ns=400)
     # 600 of 900
     finding = _only(store, "waiting_dominates")
-    assert finding.title == "66.7 % of the time in collective kernels is waiting"
+    assert finding.title == "waiting takes 66.7 % of the time in collective kernels"
 
 
 def test_warnings_of_the_library_come_before_error_returns() -> None:

@@ -545,7 +545,10 @@ def test_drawings_and_facts_are_made_of_the_report(samples: Path, tmp_path: Path
     )
     drawing = classes_figure(report)
     assert drawing is not None
-    assert len(drawing.marks) == len([c for c in report.judgement.classes if c.busbw_gbps])
+    # 8 KiB has the first of its 3 calls left out, 1.4 % of the time and a hundredth of the others'
+    # rates: it lies outside of the axes.
+    inside = [c for c in report.judgement.classes if c.size_bytes != 8192]
+    assert drawing.marks.keys() == {f"class-{c.class_id}" for c in inside}
 
 
 def test_the_picture_of_classes_follows_those_with_the_time(samples: Path, tmp_path: Path) -> None:

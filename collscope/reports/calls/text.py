@@ -32,8 +32,10 @@ def classes(report: Report) -> Iterable[str | Table]:
     if any(row.kernel_ns for row in report.classes):
         yield _time_table(report.classes)
         yield (
-            "calls timed: those with kernel times. transfer us: mean over calls. wait us: mean "
-            "over kernels. kernels ms: sum over ranks."
+            "calls timed: those with a kernel of known time. split: of these, those whose kernels "
+            "separate waiting and transfer. transfer us: mean over the split calls. wait us: mean "
+            "over their kernels. kernels ms: sum over all timed calls and ranks. % waiting: of the "
+            "split kernels."
         )
     columns = [
         ("class", NUMBER),
@@ -56,8 +58,8 @@ def classes(report: Report) -> Iterable[str | Table]:
     )
     yield (
         "op rN: root N. size B: nccl-tests size of one call. place: in or out. MB = 1e6 "
-        "bytes. % bytes: share of the bytes of all calls. algorithm/protocol/channels: the "
-        "most common choice in calls with a TUNING line."
+        "bytes. % bytes: share of the bytes of all calls. algorithm: with "
+        "protocol and channels, the most common choice in calls with a TUNING line."
     )
     if report.header.classes > len(report.classes):
         more = report.header.classes - len(report.classes)
@@ -101,6 +103,7 @@ def _time_table(classes: Sequence[ClassRow]) -> Table:
         ("type/redop", TEXT),
         ("size B", NUMBER),
         ("calls timed", NUMBER),
+        ("split", NUMBER),
         ("transfer us", NUMBER),
         ("wait us", NUMBER),
         ("kernels ms", NUMBER),
@@ -115,7 +118,8 @@ def _time_table(classes: Sequence[ClassRow]) -> Table:
                 _operation(row),
                 "/".join(str(part) for part in (row.datatype, row.redop) if part) or None,
                 row.size_bytes,
-                row.kernel_calls,
+                row.seen_calls,
+                row.kernel_calls or 0,
                 scaled(row.transfer_ns, 1e3),
                 scaled(row.wait_ns, 1e3),
                 scaled(row.kernel_ns, 1e6),

@@ -58,8 +58,15 @@ def uplift_of(
     total_ns = sum(j.device_ns or 0.0 for j in expected)
     if known is None or not total_ns:
         return None
+    shares = [j.step_share for j in expected]
+    if known.ranks is not None and sum(shares) > 0:
+        # Collectives that run at the same time take that time once.
+        shares = [share * known.at_once for share in shares]
+        known = replace(known, value=sum(shares), of_steps=True)
+    else:
+        shares = [known.value * (j.device_ns or 0.0) / total_ns for j in expected]
     fraction = known.value
-    parts = [j.part(fraction * (j.device_ns or 0.0) / total_ns) for j in expected]
+    parts = [j.part(share) for share, j in zip(shares, expected, strict=True)]
     counted = [
         (part, j) for part, j in zip(parts, expected, strict=True) if part.efficiency is not None
     ]
@@ -160,14 +167,22 @@ def _assumptions(
         yield Note(
             "range_with_best",
             {},
-            "the range covers the spread of the samples, the ceiling and the best measurement only",
+            f"{_range_of(counted)} the spread of the samples, the range of the reachable speed, "
+            "and the best measurement of any label",
         )
     elif any(j.roof is not None and j.roof.time_low_ns < j.roof.time_high_ns for j in counted):
         yield Note(
             "range_with_ceiling",
             {},
-            "the range covers the spread of the samples and of the ceiling only",
+            f"{_range_of(counted)} the spread of the samples and the range of the reachable speed",
         )
+
+
+def _range_of(counted: Sequence[Judged]) -> str:
+    """What follows holds for a whole range, or for its upper end where nothing was replayed."""
+    if all(j.alone_ns is None for j in counted):
+        return "the upper end covers"
+    return "the range covers"
 
 
 def _exposure(known: Fraction) -> Iterable[Note]:
@@ -214,7 +229,7 @@ def _times(
             ),
         )
         seen = any(j.kernel_ns is not None for j in counted)
-        by = "calls x measured time (roof time where nothing was measured)"
+        by = "calls x measured time (reachable time where nothing was measured)"
         if seen:
             by = "the kernels recorded in the job"
         yield Note(
@@ -227,7 +242,8 @@ def _times(
             "judged_in_job",
             {"classes": unmeasured, "of": len(counted)},
             f"{count_of(unmeasured, len(counted), 'class', 'classes')} judged by transfers in "
-            "the job, without a replay; the lower end of a range counts no gain for these",
+            "the job, without a replay: the job alone may slow these, so the lower end counts "
+            "no gain for them",
         )
     kernels_ns = sum(j.row.kernel_ns or 0 for j in expected)
     unsplit = sum(j.unsplit_ns for j in expected) / kernels_ns if kernels_ns else 0.0

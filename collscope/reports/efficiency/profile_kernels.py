@@ -40,6 +40,7 @@ class ProfileKernel(msgspec.Struct, frozen=True):
     served_bytes: int
     served_class: int | None  # of that message; None: of RCCL's stock MSCCL algorithms
     roof_ns: float
+    several_sizes: bool  # it serves messages of several sizes: its mean is of no single one
     skewed: bool  # over three times the roof, and over twice what its class is known to take
 
 
@@ -100,6 +101,7 @@ def _judge(kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs) -> Pr
         served_bytes=roof.work.size_bytes,
         served_class=source,
         roof_ns=roof.time_ns,
+        several_sizes=len({j.row.size_bytes for j in judged if _may_serve(name, j)}) > 1,
         skewed=kernel.mean_ns > max(SKEW_FACTOR * roof.time_ns, MIN_JOB_TO_ALONE * known_ns),
     )
 

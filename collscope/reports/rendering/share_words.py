@@ -30,6 +30,8 @@ def fraction_words(fraction: Fraction, shares: Sequence[Share]) -> str:
     """What the collective share of a job's time is of; `shares` are those of the run."""
     if fraction.ranks is not None:
         warm_up = ", warm-up left out" * fraction.warm_up
+        if fraction.of_steps:
+            return f"whole steps of {count(fraction.ranks, 'traced rank')}"
         return f"wall time of {count(fraction.ranks, 'traced rank')}{warm_up}"
     if len(fraction.profiles) > 1:
         return f"all kernels and copies of {len(fraction.profiles)} profiles together"

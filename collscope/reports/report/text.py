@@ -216,7 +216,8 @@ def _most(row: ClassRow) -> str:
     # the first class is the largest part of this: time where it is known, else bytes
     part = ""
     if row.kernel_ns:
-        seen = f" in {row.seen_calls} timed calls" * ((row.seen_calls or row.calls) < row.calls)
+        some = (row.seen_calls or row.calls) < row.calls
+        seen = f" in the {row.seen_calls} that are timed" * some
         part = f", {format_time(row.kernel_ns)} of kernel time{seen}"
     elif row.share_of_bytes is not None:
         part = f", {100 * row.share_of_bytes:.1f} % of the run's bytes"

@@ -8,11 +8,10 @@ from collscope.model.profile import other_profilers
 from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.waiting.answer import GroupRow, StepRow, TimelineReport
 from collscope.reports.waiting.late_ranks_text import (
-    NO_CAUSE,
-    cause_sentence,
-    late_sentence,
     matters,
     no_single_rank,
+    short_late_sentence,
+    waiting_words,
 )
 from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import are, count, have, us_or_ms
@@ -37,7 +36,7 @@ def timeline_sentences(timeline: TimelineReport) -> Iterable[str]:
     yield from _warm_up_sentence(timeline)
     yield from _group_sentence(timeline.groups)
     yield from (
-        f"{late_sentence(rank, timeline.ranks)} {cause_sentence(rank, timeline)}"
+        short_late_sentence(rank, timeline.ranks)
         for rank in timeline.ranks
         if rank.straggler and matters(rank, timeline.ranks)
     )
@@ -140,8 +139,8 @@ def _split_sentence(
             yield f"{_at_least(wait / kernel_ns)}. The rest {_if_whole(timeline)}"
         elif kernel_ns:
             yield (
-                f"Waiting for the last rank is {100 * wait / kernel_ns:.1f} % of the kernel time "
-                "of collectives; the rest is transfer."
+                f"Waiting for the last rank takes {waiting_words(wait, 0, kernel_ns)} of the "
+                "kernel time of collectives; the rest is transfer."
             )
         return
     lacking = sum(row.incomplete for row in timeline.classes)
@@ -160,9 +159,9 @@ def _split_sentence(
         )
     elif wait + transfer:
         yield (
-            f"Waiting for the last rank is {100 * wait / kernel_ns:.1f} % of the kernel time of "
-            f"collectives, transfer {100 * transfer / kernel_ns:.1f} %; "
-            f"{100 * unknown / kernel_ns:.1f} % may be either{why}."
+            f"Waiting for the last rank takes {waiting_words(wait, unknown, kernel_ns)} of the "
+            f"kernel time of collectives; {100 * unknown / kernel_ns:.1f} % may be waiting or "
+            f"transfer{why}."
         )
     elif why:
         yield f"How much of the kernel time of collectives is waiting is not known{why}."
@@ -170,7 +169,7 @@ def _split_sentence(
 
 def _at_least(wait: float) -> str:
     return (
-        f"Waiting for the last rank is at least {100 * wait:.1f} % of the kernel time of "
+        f"Waiting for the last rank takes at least {100 * wait:.1f} % of the kernel time of "
         "collectives"
     )
 
@@ -213,14 +212,14 @@ def _logged_sentences(timeline: TimelineReport) -> Iterable[str]:
     kernel_ns = sum(rank.seen_ns for rank in ranks)
     wait, unknown = (sum(getattr(r, name) for r in ranks) for name in ("wait_ns", "unknown_ns"))
     if unknown < kernel_ns:
-        left = f"; {100 * unknown / kernel_ns:.1f} % may be either"
+        left = f"; {100 * unknown / kernel_ns:.1f} % may be waiting or transfer"
         yield (
-            f"Waiting for the last rank ({count(len(ranks), 'rank')}, by {source}) is "
-            f"{100 * wait / kernel_ns:.1f} % of the kernel time of collectives"
+            f"Waiting for the last rank ({count(len(ranks), 'rank')}, by {source}) takes "
+            f"{waiting_words(wait, unknown, kernel_ns)} of the kernel time of collectives"
             f"{left * (unknown > _LITTLE * kernel_ns)}."
         )
     yield from (
-        f"{late_sentence(rank, ranks)} {NO_CAUSE[timeline.logged_by]}"
+        short_late_sentence(rank, ranks)
         for rank in ranks
         if rank.straggler and matters(rank, ranks)
     )

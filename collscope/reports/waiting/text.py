@@ -124,7 +124,7 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
         ("wait ms", NUMBER),
         ("unknown ms", NUMBER),
         ("last in", NUMBER),
-        ("late us", NUMBER),
+        ("typically late us", NUMBER),
         ("late % of all", NUMBER),
         ("costs others ms", NUMBER),
     ]
@@ -147,8 +147,8 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
         (origin("rank_waits", rank=r.rank) for r in shown),
     )  # fmt: skip
     yield (
-        "last in: calls at which the rank arrived last, by more than the clocks' error. late: its "
-        "typical lateness in these. costs "
+        "last in: calls at which the rank arrived last, by more than the clocks' error. typically "
+        "late: half of its lateness is in calls where it was this late or later. costs "
         f"others: how much less other ranks would wait {in_time(ranks)}."
     )
     if len(ranks) > len(shown):
@@ -282,7 +282,7 @@ def _classes(classes: Sequence[ClassTimeRow]) -> Table:
         ("op", TEXT),
         ("size", NUMBER),
         ("calls", NUMBER),
-        ("transfer us", NUMBER),
+        ("median transfer us", NUMBER),
         ("min", NUMBER),
         ("max", NUMBER),
         ("start skew us", NUMBER),
@@ -317,15 +317,18 @@ def _classes(classes: Sequence[ClassTimeRow]) -> Table:
 
 def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
     yield (
-        "Medians over calls; transfer and wait ms are sums over calls and ranks. Skew: from the "
-        "first rank to the last."
+        "median, min and max: transfers of single calls (the table Classes has means). Skew: from "
+        "the first rank to the last, median. transfer and wait ms: sums over calls and ranks."
     )
     if len(classes) > _MOST_CLASSES:
         more = count(len(classes) - _MOST_CLASSES, "more class", "more classes")
         yield f"{more} not shown (view call_times)."
     warm_up = sum(c.warm_up for c in classes)
     if warm_up:
-        yield f"Excluded from every sum as warm-up: {count(warm_up, 'call')} (call_times.warm_up)."
+        yield (
+            f"Excluded from all sums of this section and the next as warm-up: "
+            f"{count(warm_up, 'call')} (call_times.warm_up)."
+        )
     incomplete = sum(c.incomplete for c in classes)
     if incomplete:
         yield (
@@ -336,7 +339,7 @@ def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
     if suspect:
         yield (
             f"In {count(suspect, 'call')}, the shortest kernel and the transfer by aligned clocks "
-            "differ by more than 10 %."
+            "differ by more than 10 %: how these split into waiting and transfer is uncertain."
         )
 
 
