@@ -137,7 +137,7 @@ def efficiency_of(
         classes_total=len(judged),
         kernels=tuple(row for rows_of_job in kernels for row in rows_of_job),
         # the profiles of several jobs are no collective time of the run's calls
-        breakdown=break_down(judged, shares if len(known) == 1 else (), traced=traced.whole),
+        breakdown=break_down(judged, shares if len(known) == 1 else (), traced=traced.gives_time),
         uplifts=tuple(uplift for uplift in uplifts if uplift is not None),
         metrics=application_metrics(connection, run, measured, classes, known),
         curves=curves_of((m for m in measured if wanted in (None, m.label)), roofs),
@@ -202,12 +202,12 @@ def _traced(
     """What the traces show of the classes."""
     exposure = next((f.exposure for f in known if f.exposure is not None), 1.0)
     # Kernels that were joined with no logged call have no size.
-    whole = any(f.ranks for f in known) and any(r.kernel_ns and r.size_bytes for r in classes)
+    gives_time = any(f.ranks for f in known) and any(r.kernel_ns and r.size_bytes for r in classes)
     steps, step_ns = connection.execute(_STEPS, (run,)).fetchone()
     if not step_ns:
-        return Traced(exposure, whole)
+        return Traced(exposure, gives_time)
     kernels = connection.execute(_STEP_KERNELS, (run,))
-    return Traced(exposure, whole, step_ns, {key: number / steps for key, number in kernels})
+    return Traced(exposure, gives_time, step_ns, {key: number / steps for key, number in kernels})
 
 
 def _first_judged(

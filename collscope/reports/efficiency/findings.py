@@ -88,14 +88,14 @@ def waiting_dominates(report: Report) -> Iterable[Finding]:
     worst = max(timed, key=lambda row: (row.wait_ns or 0) * (row.kernel_observations or 0))
     ranks = report.timeline.ranks or report.timeline.logged
     unknown = sum(rank.unknown_ns for rank in ranks)
-    whole = every + unknown
+    kernels_ns = every + unknown
     left = f"; {format_time(unknown)} may be waiting or transfer" if unknown else ""
     yield Finding(
         severity="warning",
         code="waiting_dominates",
-        title=f"waiting takes {waiting_words(waited, unknown, whole)} of the time in collective "
+        title=f"waiting takes {waiting_words(waited, unknown, kernels_ns)} of the time in collective "
         "kernels",
-        detail=f"Of {format_time(whole)} over all ranks, {format_time(waited)} is waiting for the "
+        detail=f"Of {format_time(kernels_ns)} over all ranks, {format_time(waited)} is waiting for the "
         f"last rank, most of it in {class_words(worst)}{left}.",
         advice=f"Faster collectives will not help here: {_late(report)}.",
     )

@@ -263,14 +263,14 @@ class Reached(msgspec.Struct, frozen=True):
 class Traced(msgspec.Struct, frozen=True):
     """What the traces of a run show of its classes.
 
-    exposure  part of the collective time that compute does not hide; 1: not known
-    whole     the traces give the collective time: classes count with their kernels in them
-    step_ns   a step, mean over the ranks; None: there are no steps
-    calls     of each class in a step, mean over the ranks
+    exposure    part of the collective time that compute does not hide; 1: not known
+    gives_time  the traces give the collective time: classes count with their kernels in them
+    step_ns     a step, mean over the ranks; None: there are no steps
+    calls       of each class in a step, mean over the ranks
     """
 
     exposure: float = 1.0
-    whole: bool = False
+    gives_time: bool = False
     step_ns: float | None = None
     calls: Mapping[int, float] = {}
 
@@ -295,7 +295,7 @@ def judge_classes(
     traced = traced or Traced()
     rows = tuple(classes)
     every = all(row.kernel_ns for row in rows) and not any(row.split_ns for row in rows)
-    counted = traced.whole or every
+    counted = traced.gives_time or every
     return tuple(_judge(row, matcher.match(row), (roofs, best), traced, counted) for row in rows)
 
 

@@ -159,7 +159,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         return
     if judged:
         shown = judged[: len(report.classes)] or judged
-        # Beside classes with a time, one without says nothing.
+        # Next to classes with a time, one without adds nothing.
         timed = [row for row in shown if row.measured_ns is not None] or shown
         yield from _classes(timed, judged_run)
         if len(shown) > len(timed):
@@ -349,8 +349,8 @@ def _breakdown_table(found: Breakdown) -> Table:
         (name, scaled(ns, ns_per_unit), _tenths(None if ns is None else ns / (total_ns or 1)), why)
         for name, ns, why in _parts(found)
     ]
-    whole = "over all devices" if not traced else None
-    return table(columns, [*rows, ("collective time", total_ns / ns_per_unit, "100.0", whole)])
+    source = "over all devices" if not traced else None
+    return table(columns, [*rows, ("collective time", total_ns / ns_per_unit, "100.0", source)])
 
 
 def _tenths(ratio: float | None) -> str | None:
@@ -420,7 +420,7 @@ def _kernel_table(rows: Sequence[ProfileKernel]) -> Table:
         (
             (
                 k.name, percent(k.share), k.mean_ns / 1000, format_size(k.served_bytes),
-                # The mean over several sizes says nothing beside the time of the largest.
+                # The mean over several sizes does not compare with the time of the largest.
                 k.roof_ns / 1000 if k.skewed or not k.several_sizes else None,
                 k.mean_ns / k.roof_ns if k.skewed else None,
                 "waits" if k.skewed else "",
