@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from collscope.reports.calls.answer import Bin, ClassRow, CommunicatorRow, Histogram, OpCalls
+from collscope.reports.calls.answer import MIB, Bin, ClassRow, CommunicatorRow, Histogram, OpCalls
 from collscope.reports.rendering.layout import (
     BAR,
     NUMBER,
@@ -47,7 +47,7 @@ def classes(report: Report) -> Iterable[str | Table]:
         ("ranks", NUMBER),
         ("nodes", NUMBER),
         ("calls", NUMBER),
-        ("total MB", NUMBER),
+        ("total MiB", NUMBER),
         ("% bytes", NUMBER),
         ("algorithm", TEXT),
     ]
@@ -57,8 +57,8 @@ def classes(report: Report) -> Iterable[str | Table]:
         (origin("calls", class_id=row.class_id) for row in report.classes),
     )
     yield (
-        "op rN: root N. size B: nccl-tests size of one call. place: in or out. MB = 1e6 "
-        "bytes. % bytes: share of the bytes of all calls. algorithm: with "
+        "op rN: root N. size B: nccl-tests size of one call. place: in or out. "
+        "% bytes: share of the bytes of all calls. algorithm: with "
         "protocol and channels, the most common choice in calls with a TUNING line."
     )
     if report.header.classes > len(report.classes):
@@ -78,7 +78,7 @@ def _class_cells(row: ClassRow) -> tuple[object, ...]:
         row.nranks,
         row.nnodes,
         row.calls,
-        scaled(row.total_bytes, 1e6),
+        scaled(row.total_bytes, MIB),
         percent(row.share_of_bytes),
         _tuning(row),
     )
@@ -158,7 +158,7 @@ def _histogram_table(histogram: Histogram) -> Table:
         (title, WORD),
         ("calls", NUMBER),
         ("% calls", NUMBER),
-        ("total MB", NUMBER),
+        ("total MiB", NUMBER),
         ("", BAR),
         ("calls per operation", TEXT),
     ]
@@ -182,7 +182,7 @@ def _bin_cells(row: Bin, every: int) -> tuple[object, ...]:
     part = row.calls / every if every else 0.0
     # a bin with calls never looks empty
     bar = "#" * max(round(_BAR * part), 1 if row.calls else 0)
-    return (bin_words(row), row.calls, percent(part), row.total_bytes / 1e6, bar, _ops(row.ops))
+    return (bin_words(row), row.calls, percent(part), row.total_bytes / MIB, bar, _ops(row.ops))
 
 
 def bin_words(row: Bin) -> str:
@@ -214,7 +214,7 @@ def communicators(rows: Sequence[CommunicatorRow]) -> Iterable[str | Table]:
         *([("name", TEXT)] if named else []),
         ("matched by", TEXT),
         ("calls each", NUMBER),
-        ("MB each", NUMBER),
+        ("MiB each", NUMBER),
         ("calls per operation", TEXT),
     ]
     groups = _siblings(rows)
@@ -228,8 +228,7 @@ def communicators(rows: Sequence[CommunicatorRow]) -> Iterable[str | Table]:
         ),
     )
     yield (
-        "Communicators of equal shape, parent and calls share a line; number: how many they are. "
-        "MB = 1e6 bytes."
+        "Communicators of equal shape, parent and calls share a line; number: how many they are."
     )
     if len(groups) > _MOST_COMMUNICATORS:
         yield f"{count(len(groups) - _MOST_COMMUNICATORS, 'more line')} not shown."
@@ -260,6 +259,6 @@ def _sibling_cells(group: Sequence[CommunicatorRow], *, named: bool) -> tuple[ob
         *((first.name,) if named else ()),
         first.matched_by,
         first.calls,
-        first.total_bytes / 1e6 if first.total_bytes else None,
+        first.total_bytes / MIB if first.total_bytes else None,
         _ops(first.ops),
     )

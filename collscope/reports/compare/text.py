@@ -91,7 +91,7 @@ def _headline(comparison: Comparison) -> str:
         classes = "No class has a known transfer time in every run."
         if comparison.classes:
             classes = (
-                "The time of a class is the transfer time of a call."
+                "The time of a class is the mean transfer of its calls in the whole steps."
                 f" {n}, weighted by the calls of {comparison.labels[0]}."
             )
         return (

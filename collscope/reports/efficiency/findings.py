@@ -93,10 +93,10 @@ def waiting_dominates(report: Report) -> Iterable[Finding]:
     yield Finding(
         severity="warning",
         code="waiting_dominates",
-        title=f"waiting takes {waiting_words(waited, unknown, kernels_ns)} of the time in collective "
-        "kernels",
-        detail=f"Of {format_time(kernels_ns)} over all ranks, {format_time(waited)} is waiting for the "
-        f"last rank, most of it in {class_words(worst)}{left}.",
+        title=f"waiting takes {waiting_words(waited, unknown, kernels_ns)} of the time in "
+        "collective kernels",
+        detail=f"Of {format_time(kernels_ns)} over all ranks, {format_time(waited)} is waiting "
+        f"for the last rank, most of it in {class_words(worst)}{left}.",
         advice=f"Faster collectives will not help here: {_late(report)}.",
     )
 

@@ -37,8 +37,8 @@ _DOUBTS = {
     "unswapped": "collectives not comparable",
 }
 _MEANS = (
-    "Times are transfer times of a call. They are medians, but means where the size is unknown:"
-    " such a row mixes calls of several sizes."
+    "Times are transfers of a call: medians over all traced calls, but means where the size is not"
+    " known, because such a row mixes sizes."
 )
 _OF_A_STEP = "launches, ms: of one step; ms is the summed time of these launches."
 # Parts smaller than this share of the largest one, or of the step, are left to the table.
@@ -94,8 +94,7 @@ def _sections(explanation: Explained) -> list[Section]:
         sections.insert(1, Section("Kernels that differ", (_kernel_table(explanation), _OF_A_STEP)))
     sections.append(Section("Basis", tuple(_basis(explanation))))
     if explanation.classes:
-        mixed = any(c.collective_class.size_bytes is None for c in explanation.classes)
-        body: tuple[str | Table, ...] = (_class_table(explanation), *((_MEANS,) if mixed else ()))
+        body = (_class_table(explanation), _MEANS)
         sections.append(Section("Collective times that were swapped", body))
     return sections
 

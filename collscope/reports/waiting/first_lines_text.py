@@ -104,9 +104,8 @@ def _step_sentence(steps: Sequence[StepRow], cost: str) -> Iterable[str]:
     ranks = f"; ranks from {least / 1e6:.2f}" * (least < _ALIKE * longest.mean_ns)
     yield (
         f"A step takes {longest.mean_ns / 1e6:.2f} ms with the profiler (mean of "
-        f"{count(longest.steps, 'step')} of rank {longest.rank}{ranks}). The profiler slows "
-        f"the host. {cost} Measure the step time without the profiler, and pass it to "
-        "predict as --step-ms."
+        f"{count(longest.steps, 'step')} of rank {longest.rank}{ranks}). {cost} Measure the step "
+        "time without the profiler, and pass it as --step-ms."
     )
 
 
@@ -120,12 +119,12 @@ def _cost(timeline: TimelineReport) -> str:
         return f"The cost of {' and '.join(names)} on the host was not measured."
     if timeline.cpu_activities:
         return (
-            "The traces have CPU activities. Recording these on H200 made loops of kernel "
-            "launches take 1.16 to 1.52 times as long, and training jobs up to 1.64 times."
+            "The profiler slows the host: on H200, recording CPU activities made training jobs up "
+            "to 1.64 times as long, and loops of kernel launches 1.16 to 1.52 times."
         )
     return (
-        "The traces have no CPU activities. Recording GPU activities alone on H200 made loops "
-        "of kernel launches take 1.06 to 1.26 times as long, and training jobs up to 1.42 times."
+        "The profiler slows the host: on H200, recording GPU activities alone made training jobs "
+        "up to 1.42 times as long, and loops of kernel launches 1.06 to 1.26 times."
     )
 
 
