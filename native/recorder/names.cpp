@@ -9,7 +9,8 @@ std::uint8_t Names::number(const char* text) {
         return 0;
     }
     const auto address = reinterpret_cast<std::uintptr_t>(text);
-    std::atomic<std::uint8_t>& last = last_numbers_[(address ^ address >> 6) % last_numbers_.size()];
+    std::atomic<std::uint8_t>& last =
+        last_numbers_[(address ^ address >> 6) % last_numbers_.size()];
     const std::uint8_t likely = last.load(std::memory_order_relaxed);
     if (likely != 0 && is_name(likely, text)) {
         return likely;

@@ -221,8 +221,8 @@ void* Recorder::call(Comm& comm, const Call& call) {
                         names.number(call.variant),
                         0,
                         0};
-    const bool kept =
-        ring.put(cell_of(call_record, flags, comm.number.load(std::memory_order_relaxed), body), now);
+    const bool kept = ring.put(
+        cell_of(call_record, flags, comm.number.load(std::memory_order_relaxed), body), now);
     return kept ? handle_of(Of::call, id, kernels) : nullptr;
 }
 
