@@ -3,7 +3,8 @@
 Recorded beside NCCL's log and a Kineto trace: mixed, ddp, fsdp, graph, late. Without either: cost
 (levels alternate every 20 steps within one process) and small (a loop of 8 KiB AllReduces); turns
 (the same loops by processes with no plugin and with each level, which take turns: two ranks each).
-OUT/CASE.rounds.json has the time of each round.
+OUT/CASE.rounds.json has the time of each round. A bar holds if the upper end of `paired` does: of
+the differences of two levels in the same round the median, and its 95 % interval.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from torch.profiler import ProfilerActivity, profile
 Step = Callable[[], None]
 
 LEVELS = ("off", "calls", "sampled", "all")
+MEASURED = ("off", "calls", "sampled")  # within one process; `all` is not held to a bar
 PAIR = 2  # ranks of a job in turns
 
 case, out = sys.argv[1], Path(sys.argv[2])
@@ -194,11 +196,11 @@ def alternate(step: Step, rounds: int, steps: int, settle: int) -> dict[str, lis
     settle  steps behind each change that are not timed
     """
     set_level = level_setter()
-    found: dict[str, list[float]] = {level: [] for level in LEVELS}
+    found: dict[str, list[float]] = {level: [] for level in MEASURED}
     for number in range(rounds):
         # Each level comes first, second and so on as often.
-        turn = number % len(LEVELS)
-        for level in LEVELS[turn:] + LEVELS[:turn]:
+        turn = number % len(MEASURED)
+        for level in MEASURED[turn:] + MEASURED[:turn]:
             set_level(level)
             for _ in range(settle):
                 step()
@@ -212,8 +214,12 @@ def alternate(step: Step, rounds: int, steps: int, settle: int) -> dict[str, lis
 
 
 def verdict(found: dict[str, list[float]]) -> dict[str, dict[str, float]]:
-    """For each level the excess of its time over the first's, in percent, with the 95 % interval
-    of rounds drawn again: of all the time, and of the median round."""
+    """For each level the excess of its time over the first's, in percent.
+
+    sum, median  of all the time, and of the median round: with the 95 % interval of rounds that are
+                 drawn again
+    paired       the median of the differences in the same round, with the 95 % interval of its rank
+    """
     draw = random.Random(1)
     base, *levels = found
     rounds = len(found[base])
@@ -225,7 +231,7 @@ def verdict(found: dict[str, list[float]]) -> dict[str, dict[str, float]]:
             own, other = [found[level][i] for i in rows], [found[base][i] for i in rows]
             excess[0].append(100 * (sum(own) / sum(other) - 1))
             excess[1].append(100 * (statistics.median(own) / statistics.median(other) - 1))
-        answer[level] = {"ms": statistics.mean(found[level])}
+        answer[level] = {"ms": statistics.mean(found[level]), **paired(found[level], found[base])}
         for name, (measured_excess, *drawn) in zip(("sum", "median"), excess, strict=True):
             drawn.sort()
             answer[level] |= {
@@ -234,6 +240,24 @@ def verdict(found: dict[str, list[float]]) -> dict[str, dict[str, float]]:
                 f"{name}_high_95": drawn[-13],
             }
     return answer
+
+
+def paired(own: list[float], other: list[float]) -> dict[str, float]:
+    """Median difference of rounds, in percent of the other level's median round.
+
+    The interval is of order statistics: how many of the differences lie below their true median is
+    binomial, however the host's noise is distributed.
+    """
+    differences = sorted(a - b for a, b in zip(own, other, strict=True))
+    count = len(differences)
+    away = 0.98 * count**0.5  # 1.96 standard deviations
+    low, high = max(int(count / 2 - away), 0), min(int(count / 2 + away) + 1, count - 1)
+    percent = 100 / statistics.median(other)
+    return {
+        "paired_percent": statistics.median(differences) * percent,
+        "paired_low_95": differences[low] * percent,
+        "paired_high_95": differences[high] * percent,
+    }
 
 
 def blocking(group: dist.ProcessGroup | None = None) -> Step:
@@ -258,9 +282,9 @@ def blocking(group: dist.ProcessGroup | None = None) -> Step:
 def measured() -> None:
     """Cost of each level against none, as a line of JSON."""
     if case == "cost":
-        step, steps, rounds, settle = blocking(), 20, 120, 1
+        step, steps, rounds, settle = blocking(), 20, 160, 1
     else:
-        step, steps, rounds, settle = small(None), 25, 3000, 5
+        step, steps, rounds, settle = small(None), 25, 4500, 5
     for _ in range(50):
         step()
     report_cost(alternate(step, rounds, steps, settle), steps)
