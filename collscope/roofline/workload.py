@@ -14,7 +14,7 @@ IMPOSSIBLE = "more than any schedule over these links reaches"
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """Request of a roof: the size-dependent part of a class.
+    """Request of a ceiling: the size-dependent part of a class.
 
     size_bytes  nccl-tests size S
     algorithm   the library's name where it is known: NVLS, CollNet and MSCCL have other ceilings

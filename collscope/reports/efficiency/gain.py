@@ -27,7 +27,7 @@ _LITTLE = 0.0005  # of a time, less than the printed digits show
 
 
 class Uplift(msgspec.Struct, frozen=True, kw_only=True):
-    """End-to-end speed-up expected if every judged class ran at its roof; gains are ratios."""
+    """Speed-up of the job if every judged class ran at its reachable speed; gains are ratios."""
 
     fraction: Fraction  # collective share of one job's time
     judged: float  # part of the collective time whose classes have an efficiency
@@ -37,7 +37,9 @@ class Uplift(msgspec.Struct, frozen=True, kw_only=True):
     median: float | None
     high: float | None  # 95 %
     gain_if_alike: float  # with classes that were not measured as efficient as those that were
-    gain_skewed_low: float | None  # without the waiting of skewed kernels, transfers at the roof
+    gain_skewed_low: (
+        float | None
+    )  # without the waiting of skewed kernels, transfers at reachable speed
     gain_skewed_high: float | None  # the same, transfers three times slower
     # at most, if transfers took no time; what is known to be waiting stays. None: the time is
     # nothing else

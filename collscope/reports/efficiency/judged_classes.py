@@ -43,14 +43,16 @@ class JudgedClass(msgspec.Struct, frozen=True):
     wait_ns: float | None  # in the job, mean
     kernel_ns: float | None  # mean of its kernels in the job, waiting included
     contention: float | None  # transfer in the job / measured
-    roof: RoofAt | None  # a system's reachable one, or a fit
-    efficiency: float | None  # time of the roof / measured_ns
-    why: str | None  # why the efficiency is above 1, or why there is no roof
+    roof: RoofAt | None  # the speed to compare with: a system's reachable one, or a fit
+    efficiency: float | None  # reachable time / measured_ns
+    why: str | None  # why the efficiency is above 1, or why no reachable speed is known
     regime: Annotated[str, ("latency", "bandwidth", "waiting")] | None
     time_share: float | None  # ratio to the collective time of the run
     unknown_share: float  # the part of time_share that may be waiting or transfer
-    recoverable_ns: float | None  # over all devices: calls x ranks x (measured - roof) x exposed
-    # of one step, mean over the traced ranks: their calls in it x (measured - roof) x exposed;
+    recoverable_ns: (
+        float | None
+    )  # over all devices: calls x ranks x (measured - reachable) x exposed
+    # of one step, mean over the traced ranks: their calls in it x (measured - reachable) x exposed;
     # None: the traces have no steps
     step_saving_ns: float | None
     choice: str | None  # algorithm and protocol, as the table or the job's log has them

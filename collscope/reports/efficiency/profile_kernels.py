@@ -32,16 +32,16 @@ _Largest = tuple[RoofAt, int | None, float]  # roof, class, time alone or of the
 
 
 class ProfileKernel(msgspec.Struct, frozen=True):
-    """A kernel of a profile against the roof of the largest message it can serve."""
+    """A kernel of a profile against the reachable time of the largest message it can serve."""
 
     name: str
     share: float  # ratio to GPU time
     mean_ns: float
     served_bytes: int
     served_class: int | None  # of that message; None: of RCCL's stock MSCCL algorithms
-    roof_ns: float
+    roof_ns: float  # reachable time of that message
     several_sizes: bool  # it serves messages of several sizes: its mean is of no single one
-    skewed: bool  # over three times the roof, and over twice what its class is known to take
+    skewed: bool  # over three times that, and over twice what its class is known to take
 
 
 def judge_kernels(

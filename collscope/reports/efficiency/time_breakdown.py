@@ -101,10 +101,10 @@ class Breakdown(msgspec.Struct, frozen=True):
     wait_ns: float | None
     contention_ns: float | None
     tunable_ns: float | None
-    roof_ns: float | None
+    roof_ns: float | None  # at the reachable speed
     unjudged_ns: float
     compared: bool  # classes have both a time in the job and one alone
-    roofs: bool  # some class has a roof
+    roofs: bool  # some class has a reachable speed
 
 
 def break_down(
