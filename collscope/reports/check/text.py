@@ -23,7 +23,7 @@ from collscope.reports.rendering.layout import (
     scaled,
     table,
 )
-from collscope.reports.rendering.note_words import note_words
+from collscope.reports.rendering.note_words import note_sentence, note_words
 from collscope.reports.rendering.page import Extras
 from collscope.reports.rendering.step_words import PAIRED, runs_words, step_sections
 from collscope.writing import to_json
@@ -57,7 +57,7 @@ def _check_sections(check: Check) -> list[Section]:
     head = [
         why(check.decision),
         scope_words(check),
-        *map(note_words, check.notes),
+        *map(note_sentence, check.notes),
     ]
     sections = [Section("", tuple(head))]
     if check.traced is not None:

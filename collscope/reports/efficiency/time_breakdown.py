@@ -119,9 +119,9 @@ def break_down(
     """
     timed = [j for j in judged if j.job_ns is not None]
     if timed and traced:
-        seen = [j for j in judged if j.device_ns]
-        total_ns = sum(j.device_ns or 0.0 for j in seen)
-        return _parts(seen, total_ns, 1.0, Basis.TRACED, len(judged) - len(seen))
+        shown = [j for j in judged if j.device_ns]
+        total_ns = sum(j.device_ns or 0.0 for j in shown)
+        return _parts(shown, total_ns, 1.0, Basis.TRACED, len(judged) - len(shown))
     if timed:
         total_ns = sum(j.device_ns or 0.0 for j in timed)
         return _parts(timed, total_ns, 1.0, Basis.IN_JOB, len(judged) - len(timed))

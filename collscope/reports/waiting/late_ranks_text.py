@@ -53,7 +53,7 @@ def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
     others = f"{others[0].upper()}{others[1:]} {'waits' if len(ranks) == 2 else 'wait'}"
     caused = us_or_ms(rank.caused_wait_ns)
     if len(ranks) == 2:
-        part = f", {caused} of it for rank {rank.rank}"
+        part = f", {'all' if caused == us_or_ms(waited) else caused} of it for rank {rank.rank}"
     else:
         part = f"; {in_time(ranks)}, they would wait {caused} less"
     return (

@@ -326,7 +326,7 @@ def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
     warm_up = sum(c.warm_up for c in classes)
     if warm_up:
         yield (
-            f"Excluded from all sums of this section and the next as warm-up: "
+            "Excluded as warm-up from all sums of this section and the following ones: "
             f"{count(warm_up, 'call')} (call_times.warm_up)."
         )
     incomplete = sum(c.incomplete for c in classes)
