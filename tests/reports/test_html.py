@@ -602,7 +602,7 @@ def test_the_rows_shown_are_copied_as_csv(pages: dict[str, Path], browser: Brows
     copied = opened.page.evaluate("navigator.clipboard.readText()").splitlines()
     rows = [[cell.strip() for cell in row] for row in csv.reader(copied)]
     # the column of SQL, which some of these rows have, is no data
-    assert rows[0] == ["Perftools bin", "calls", "% calls", "total MB", "calls per operation"]
+    assert rows[0] == ["Perftools bin", "calls", "% calls", "total MiB", "calls per operation"]
     assert {len(row) for row in rows} == {5}
     shown = table.locator("tbody tr:not([hidden])")
     assert len(rows) == 1 + shown.count() < 1 + table.locator("tbody tr").count()

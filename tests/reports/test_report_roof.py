@@ -943,7 +943,7 @@ def test_measurements_alone_answer_in_the_first_lines() -> None:
     ]  # fmt: skip
     without = render(store.report(), "text")
     assert "AllReduce on 8 ranks of 1 node reaches 167.6 GB/s at 1 GiB.\n" in without
-    assert "no ceiling to compare with (--system NAME" in without
+    assert "reachable speed not known (report --system NAME" in without
     # what cannot be is no achievement, and why is said once
     _measured(store, 0.6 * ROOF_US)
     _measured(store, 0.61 * ROOF_US, in_place=None)
