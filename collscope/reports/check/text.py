@@ -30,7 +30,8 @@ from collscope.writing import to_json
 
 CHECK_FORMATS = tuple(dict.fromkeys(("text", "md", "json", "junit", "github", *READABLE)))
 _LEGEND = (
-    "% time: share of the baseline's time. ratio: new / base time, with its 95 % interval. "
+    "% time: share of the baseline's time. base us, new us: a call of the baseline and of the "
+    "current label or run. ratio: new / base time, with its 95 % interval. "
     "noisy: the interval is too wide to judge the class."
 )
 _PLACES = {True: "in", False: "out", None: None}

@@ -103,12 +103,12 @@ def _recorded_calls(report: Report) -> str:
     """How many calls were recorded by all ranks of their communicator."""
     coverage, calls = report.coverage, count(report.header.calls, "call")
     if coverage.calls_complete == report.header.calls:
-        return f"Recorded on all their ranks: all of {calls}."
+        return f"Recorded by all their ranks, in logs, recordings or traces: all of {calls}."
     parts = [
-        f"Recorded on all their ranks: {coverage.calls_complete} of {calls}",
-        *([f"on some of them: {coverage.calls_incomplete}"] * bool(coverage.calls_incomplete)),
+        f"Recorded by all their ranks: {coverage.calls_complete} of {calls}",
+        *([f"by some of them: {coverage.calls_incomplete}"] * bool(coverage.calls_incomplete)),
         *(
-            [f"on an unknown part of them, as their number is not known: {coverage.calls_unknown}"]
+            [f"of calls whose number of ranks is not known: {coverage.calls_unknown}"]
             * bool(coverage.calls_unknown)
         ),
     ]
@@ -120,7 +120,7 @@ def _without_lines(sources: Sequence[SourceLines]) -> Iterable[str]:
     kinds = Counter((s.dialect, s.kind) for s in sources if s.lines is None)
     if kinds:
         parts = (count(number, f"{dialect} {kind}") for (dialect, kind), number in kinds.items())
-        yield f"Read, without lines to count: {', '.join(parts)}."
+        yield f"Other sources, which have no lines to count: {', '.join(parts)}."
 
 
 NO_SIZES = "the sizes of the calls are not known"

@@ -47,7 +47,8 @@ def slow_collectives(report: Report) -> Iterable[Finding]:
         severity="warning",
         code="slow_collectives",
         title=f"collectives run below their reachable speed '{report.judgement.roof}': at that "
-        f"speed the job would be up to {most_words(uplift)} shorter",
+        f"speed {'a recorded step' if uplift.fraction.of_steps else 'the job'} would be up to "
+        f"{most_words(uplift)} shorter",
         detail=f"Share of the reachable speed: {listed}."
         + " Savings are seconds, summed over all calls and GPUs." * (not per_step),
         advice="Check the library's settings first: channels (NCCL_MAX_CTAS, NCCL_MAX_NCHANNELS), "
@@ -86,6 +87,7 @@ def waiting_dominates(report: Report) -> Iterable[Finding]:
     if 2 * waited <= every:
         return
     worst = max(timed, key=lambda row: (row.wait_ns or 0) * (row.kernel_observations or 0))
+    largest = (worst.wait_ns or 0) * (worst.kernel_observations or 0)
     ranks = report.timeline.ranks or report.timeline.logged
     unknown = sum(rank.unknown_ns for rank in ranks)
     kernels_ns = every + unknown
@@ -96,7 +98,8 @@ def waiting_dominates(report: Report) -> Iterable[Finding]:
         title=f"waiting takes {waiting_words(waited, unknown, kernels_ns)} of the time in "
         "collective kernels",
         detail=f"Of {format_time(kernels_ns)} over all ranks, {format_time(waited)} is waiting "
-        f"for the last rank, most of it in {class_words(worst)}{left}.",
+        f"for the last rank, the largest part ({format_time(largest)}) in "
+        f"{class_words(worst)}{left}.",
         advice=f"Faster collectives will not help here: {_late(report)}.",
     )
 
@@ -122,20 +125,20 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
     )
     parts = [f"{100 * part:.1f}" for part in (least, most)]
     listed = "; ".join(
-        f"{k.name.partition('(')[0]}: mean {k.mean_ns / 1000:.0f} us; "
-        f"{format_size(k.served_bytes)} needs {k.roof_ns / 1000:.1f} us at its reachable speed "
-        f"({largest_message(k)})"
+        f"{k.name.partition('(')[0]}: mean {k.mean_ns / 1000:.0f} us, "
+        f"{k.mean_ns / k.roof_ns:.0f} times the {k.roof_ns / 1000:.1f} us that its largest message "
+        f"needs at reachable speed ({format_size(k.served_bytes)}, by {largest_message(k)})"
         for k in kernels[:_MOST]
     )
     yield Finding(
         severity="warning",
         code="skew_dominated",
-        title=f"{' to '.join(dict.fromkeys(parts))} of {100 * share:.1f} % of GPU time in "
-        f"{count(len(kernels), 'collective kernel')} is waiting, "
-        "contention or slow transfer",
-        detail=f"{listed}. A mean above {SKEW_FACTOR:g} times that of the largest message is "
-        "not a transfer at full speed: the kernels wait, share the GPU, or use a slow setting "
-        "(few channels, an unsuitable protocol).",
+        title=f"{count(len(kernels), 'collective kernel')} take{'s' * (len(kernels) == 1)} "
+        f"{100 * share:.1f} % of GPU time; {' to '.join(dict.fromkeys(parts))} points of it are "
+        "waiting, contention or slow transfer",
+        detail=f"{listed}. Above {SKEW_FACTOR:g} times, a kernel does not only transfer at full "
+        "speed: it waits, shares the GPU, or uses a slow setting (few channels, an unsuitable "
+        "protocol).",
         advice="Trace all ranks, or measure the classes alone with collscope replay, to find out "
         "which of these it is.",
     )
@@ -152,8 +155,8 @@ def skew_dominated_classes(report: Report) -> Iterable[Finding]:
     timed = sum(row.transfer_ns is not None for row in report.judgement.classes)
     listed = "; ".join(
         f"class {row.class_id} ({row.op} of {format_size(row.size_bytes)}): "
-        f"{((row.transfer_ns or 0) + (row.wait_ns or 0)) / 1000:.0f} us in the job, "
-        f"reachable {row.roof.time_ns / 1000:.1f}"
+        f"{((row.transfer_ns or 0) + (row.wait_ns or 0)) / 1000:.0f} us with waiting, "
+        f"{(row.transfer_ns or 0) / 1000:.0f} without, reachable {row.roof.time_ns / 1000:.0f}"
         for row in rows[:_MOST]
         if row.roof is not None
     )
@@ -197,8 +200,8 @@ def roof_does_not_apply(report: Report) -> Iterable[Finding]:
     yield Finding(
         severity="note",
         code="roof_does_not_apply",
-        title=f"{count(len(rows), 'class is', 'classes are')} faster than '{roof}', up to "
-        f"{100 * (worst.efficiency or 0):.0f} % of it",
+        title=f"{count(len(rows), 'class is', 'classes are')} faster than the range of '{roof}': "
+        f"{'up to ' * (len(rows) > 1)}{100 * (worst.efficiency or 0):.0f} % of it",
         detail=f"{listed}. The section Efficiency and gain has the reason.",
         advice="No gain is counted for these classes. Check the system, ranks and nodes; compare "
         "with --system fit.",
@@ -224,11 +227,19 @@ def tuning_not_worth_it(report: Report) -> Iterable[Finding]:
             severity="note",
             code="tuning_not_worth_it",
             title=f"tuning is not worth it: it can save {100 * saved:.2f} % of {of}",
-            detail=f"This compares the measured classes with '{report.judgement.roof}'. Below "
-            f"{100 * WORTH:g} % the work costs more than it saves.",
+            detail=f"This compares the measured classes with '{report.judgement.roof}'"
+            f"{_NO_SWITCHES * _switches_disabled(report)}. Below {100 * WORTH:g} % the work costs "
+            "more than it saves.",
             advice="To gain more, wait less (balance the ranks), send less (fusion, compression, "
             "another parallelism), or overlap with compute.",
         )
+
+
+_NO_SWITCHES = ", without reduction in the NVLink switches, which the environment disables"
+
+
+def _switches_disabled(report: Report) -> bool:
+    return any(row.name == "NCCL_NVLS_ENABLE" and row.value == "0" for row in report.settings)
 
 
 RULES = (

@@ -203,8 +203,8 @@ def _exposure(known: Fraction) -> Iterable[Note]:
             "exposed",
             {"share": known.exposure},
             (
-                f"{100 * known.exposure:.1f} % of the time of every class is exposed, the average "
-                "over all collectives"
+                f"every class is exposed as much as all collectives together, "
+                f"{100 * known.exposure:.1f} % of its time"
             ),
         )
     if known.hidden:
@@ -244,8 +244,8 @@ def _times(
             "judged_in_job",
             {"classes": unmeasured, "of": len(counted)},
             f"{count_of(unmeasured, len(counted), 'class', 'classes')} judged by transfers in "
-            "the job, without a replay: the job alone may slow these, so the lower end counts "
-            "no gain for them",
+            "the job, without a replay: other work in the job may slow these, so no saving is "
+            "certain for them",
         )
     kernels_ns = sum(j.row.kernel_ns or 0 for j in expected)
     unsplit = sum(j.unsplit_ns for j in expected) / kernels_ns if kernels_ns else 0.0
@@ -253,6 +253,6 @@ def _times(
         yield Note(
             "unsplit",
             {"share": unsplit},
-            f"{100 * unsplit:.1f} % of the kernel time may be waiting or transfer: where "
-            "transfers are assumed to take no time, all of it counts as transfer",
+            f"the 'at most' above counts as transfer the {100 * unsplit:.1f} % of the kernel time "
+            "that may be waiting or transfer",
         )

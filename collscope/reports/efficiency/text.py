@@ -44,18 +44,21 @@ _NAME_SYSTEM = "report --system NAME; roofline --list has the names"
 _BASES = {
     Basis.TRACED: "all kernels of collectives in the traces, over all ranks",
     Basis.IN_JOB: "transfer + waiting in the job, scaled to all calls of each class",
-    Basis.SEEN: "profile's collective kernels, divided among the classes by the kernels recorded",
+    Basis.SEEN: (
+        "all collective kernels of the profile, which the classes share by the kernels recorded"
+    ),
     Basis.EXPECTED: (
-        "profile's collective kernels, divided among the classes by calls x expected time"
+        "all collective kernels of the profile, which the classes share by calls x expected time"
     ),
     Basis.ALONE: "times measured alone x calls; the job's own time is not known",
 }
 _SAVES = {
-    True: "ms of a step above the reachable time, times the exposed part: mean over the ranks",
-    False: "seconds above the reachable time, summed over all calls and devices, times the exposed "
-    "part where traces show it",
+    True: "(measured - reachable time) x exposed part, of all calls in a step; mean over the ranks",
+    False: "(measured - reachable time) x exposed part where traces show it, summed over all calls "
+    "and devices",
 }  # by whether the traces have steps
 ALL_JUDGED = 0.9995  # of the collective time: less is missing than the printed digits show
+_REACHABLE = " reachable"  # ends the name of a system's speeds
 _MOST_REACHED = 12  # operations in the first lines
 
 
@@ -85,7 +88,7 @@ def gain_sentences(report: Report) -> Iterable[str]:
 def _scope(report: Report) -> str:
     """How this estimate, the verdict's costs and a prediction differ."""
     costs = any(entry.ms_per_step.value for entry in report.verdict)
-    verdict = "; a cost in the verdict covers only what is slow beyond doubt" * costs
+    verdict = "; a cost in the verdict covers only what it names" * costs
     return (
         f"This estimate covers the exposed transfers of all classes{verdict}. collscope predict "
         "simulates the step, which is more exact."
@@ -180,9 +183,9 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
     if judged_run.kernels:
         yield _kernel_table(judged_run.kernels)
         yield (
-            "Summed over ranks and profiles. reachable us: of the largest message that the kernel "
-            "serves; - where it serves several sizes. mean / reachable: only where the mean is "
-            "over three times the reachable time and over twice the class's time."
+            "Summed over ranks and profiles. reachable us: of the largest message, for a kernel "
+            "that serves one size or takes too long. Too long: the mean is over three times that, "
+            "and over twice the class's time."
         )
         sources = "; ".join(dict.fromkeys(map(largest_message, judged_run.kernels)))
         yield f"largest message: of the classes that a kernel serves ({sources})."
@@ -229,7 +232,11 @@ def _classes(rows: Sequence[JudgedClass], judged_run: Judgement) -> Iterable[str
             row.time_share is not None and row.measured_ns is None and not row.kernel_ns
             for row in rows
         )
-        at_roof = "; a class without a time counts with its reachable time" if guessed else ""
+        at_roof = (
+            "; ~: of a class without a time, which counts with its reachable time"
+            if guessed
+            else ""
+        )
         time = "mean transfer in the job"
         if any(row.measured_ns is not None and not row.in_job for row in rows):
             time = f"median{label}"
@@ -237,7 +244,8 @@ def _classes(rows: Sequence[JudgedClass], judged_run: Judgement) -> Iterable[str
         yield (
             f"measured: {time}. GB/s: its bus bandwidth. "
             "reachable: bandwidth of the library's algorithms at that size, GB/s. limit: "
-            "what the links allow, GB/s. eff: reachable time / measured time. % time: share of "
+            "what the links allow, GB/s. eff: reachable time / measured time. regime: what takes "
+            "most of the time: bandwidth, latency, or waiting for the last rank. % time: share of "
             f"the collective time{at_roof}. saves: {_SAVES[per_step]}."
         )
         if not roofs:
@@ -251,8 +259,7 @@ def _classes(rows: Sequence[JudgedClass], judged_run: Judgement) -> Iterable[str
             "reachable time / measured time."
         )
     if len(roofs) == 1:
-        default = ", the system of the traced GPUs (--system names another)"
-        yield f"reachable: {roofs.pop()}{default * (not judged_run.named)}."
+        yield f"Reachable speeds: {_source_words(roofs.pop(), named=judged_run.named)}."
     ranges = [
         f"class {row.class_id}: {slow:.4g} to {fast:.4g}"
         for row in rows
@@ -275,6 +282,16 @@ def _classes(rows: Sequence[JudgedClass], judged_run: Judgement) -> Iterable[str
     yield from _remarks(rows)
 
 
+def _source_words(name: str, *, named: bool) -> str:
+    """Where reachable speeds are from."""
+    if not name.endswith(_REACHABLE):
+        return name
+    system = f"those of system {name.removesuffix(_REACHABLE)}"
+    if named:
+        return f"{system}, as given by --system"
+    return f"{system}, which the traced GPUs are of (--system names another)"
+
+
 def _without_the_only_roof(found: Table, roofs: Collection[str]) -> Table:
     """The table without its last column, `ceiling`, unless the rows have several."""
     if len(roofs) > 1:
@@ -285,9 +302,16 @@ def _without_the_only_roof(found: Table, roofs: Collection[str]) -> Table:
 def _class_cells(row: JudgedClass, *, per_step: bool) -> tuple[object, ...]:
     saves = scaled(row.step_saving_ns, 1e6) if per_step else scaled(row.recoverable_ns, 1e9)
     return (
-        *_name_cells(row), row.calls, *_speed_cells(row), percent(row.time_share),
+        *_name_cells(row), row.calls, *_speed_cells(row), _share_cell(row),
         saves, row.roof and row.roof.name,
     )  # fmt: skip
+
+
+def _share_cell(row: JudgedClass) -> str | None:
+    """Share of the collective time; ~: by a reachable time alone."""
+    share = percent(row.time_share)
+    guessed = row.measured_ns is None and not row.kernel_ns
+    return f"~{share}" if share is not None and guessed else share
 
 
 def _measured_cells(row: JudgedClass) -> tuple[object, ...]:
@@ -369,12 +393,14 @@ def _parts(found: Breakdown) -> Iterable[tuple[str, float | None, str]]:
     yield "wait", found.wait_ns, "kernel time before the last rank arrived" if in_job else _INSIDE
     yield "contention", found.contention_ns, contention
     if found.unknown_ns:
-        yield "wait or transfer", found.unknown_ns, "calls that some rank's trace does not show"
+        yield "wait or transfer", found.unknown_ns, "calls that are not in every rank's trace"
     tunable = no_roof if found.tunable_ns is None else "measured - reachable"
     yield "tunable", found.tunable_ns, tunable
     yield "reachable", found.roof_ns, no_roof if found.roof_ns is None else "reachable x calls"
-    rest = "transfer of " * (found.basis is Basis.TRACED)
-    yield "unjudged", found.unjudged_ns, f"{rest}classes without a measurement or reachable speed"
+    rest = "transfer of classes without a reachable speed"
+    if found.basis is not Basis.TRACED:
+        rest = "classes that were not measured, or have no reachable speed"
+    yield "unjudged", found.unjudged_ns, rest
 
 
 def _uplift(found: Uplift, which: str, report: Report) -> Iterable[str | Item]:
@@ -398,7 +424,8 @@ def _uplift(found: Uplift, which: str, report: Report) -> Iterable[str | Item]:
     lines.append(f"denominator: {fraction_words(found.fraction, report.shares)}")
     lines += [f"assumed: {note.text}" for note in found.assumptions]
     shorter, between = shorter_words(found)
-    head = f"At the reachable speed the whole job{which} would be {shorter} shorter{between}."
+    what = "a recorded step" if found.fraction.of_steps else "the whole job"
+    head = f"At the reachable speed {what}{which} would be {shorter} shorter{between}."
     yield Item(head, tuple(f"{line}." for line in lines))
 
 
@@ -413,7 +440,7 @@ def _kernel_table(rows: Sequence[ProfileKernel]) -> Table:
     columns = [
         ("kernel of the profile", NAME), ("% GPU time", NUMBER), ("mean us", NUMBER),
         ("largest message", NUMBER), ("reachable us", NUMBER), ("mean / reachable", NUMBER),
-        ("", TEXT),
+        ("remark", TEXT),
     ]  # fmt: skip
     return table(
         columns,
@@ -423,7 +450,7 @@ def _kernel_table(rows: Sequence[ProfileKernel]) -> Table:
                 # The mean over several sizes does not compare with the time of the largest.
                 k.roof_ns / 1000 if k.skewed or not k.several_sizes else None,
                 k.mean_ns / k.roof_ns if k.skewed else None,
-                "waits" if k.skewed else "",
+                "too long" if k.skewed else "",
             )
             for k in rows
         ),
@@ -509,7 +536,18 @@ def shorter_words(found: Uplift) -> tuple[str, str]:
         return f"{100 * gain:.1f} %", ""
     low, high = shorter_by(found.low), shorter_by(found.high)
     digits = decimals(100 * low, 100 * high)
-    return f"{100 * gain:.{digits}f} %", f" ({_between(low, high)})"
+    between = _between(low, high)
+    if _has_no_lower_end(found):
+        between = f"at most {100 * high:.{digits}f} %"
+    return f"{100 * gain:.{digits}f} %", f" ({between})"
+
+
+def _has_no_lower_end(found: Uplift) -> bool:
+    """Whether no class was measured alone: other work may slow all of them in the job."""
+    return any(
+        note.code == "judged_in_job" and note.values["classes"] == note.values["of"]
+        for note in found.assumptions
+    )
 
 
 def most_words(found: Uplift) -> str:

@@ -37,8 +37,8 @@ _DOUBTS = {
     "unswapped": "collectives not comparable",
 }
 _MEANS = (
-    "Times are transfers of a call: medians over all traced calls, but means where the size is not"
-    " known, because such a row mixes sizes."
+    "The simulation gives each run the transfers of the other. Times are medians over these calls,"
+    " but means where the size is not known, because such a row mixes sizes."
 )
 _OF_A_STEP = "launches, ms: of one step; ms is the summed time of these launches."
 # Parts smaller than this share of the largest one, or of the step, are left to the table.
@@ -95,7 +95,7 @@ def _sections(explanation: Explained) -> list[Section]:
     sections.append(Section("Basis", tuple(_basis(explanation))))
     if explanation.classes:
         body = (_class_table(explanation), _MEANS)
-        sections.append(Section("Collective times that were swapped", body))
+        sections.append(Section("Transfers of collectives in both runs", body))
     return sections
 
 

@@ -14,7 +14,7 @@ def origin_words(origin: TimesFrom) -> str:
     """Where times come from."""
     words = {
         "measurements": f"measurements with label {origin.name}",
-        "traces": f"the traces of run {origin.name}",
+        "traces": f"the collectives of run {origin.name}",
         "system": f"the reachable speed of {origin.name}",
         "ceiling": origin.name,
     }[origin.kind]

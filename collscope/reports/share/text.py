@@ -21,7 +21,7 @@ from collscope.reports.report.answer import Report
 from collscope.reports.share.answer import Share
 from collscope.reports.share.recorded_text import recorded_tables
 from collscope.reports.waiting.withheld import unknown_times
-from collscope.units import are, count
+from collscope.units import count
 
 _NAMES = (
     "Algorithm and protocol in a kernel's name are only a hint: one kernel serves several. TUNING "
@@ -76,9 +76,9 @@ def _one_share(share: Share) -> Iterable[str | Table]:
         yield f"Of kernels only, without copies: {100 * share.share_of_kernels:.2f} %."
     if share.warm_up_calls:
         yield (
-            f"This file alone does not show that {count(share.warm_up_calls, 'call')} of it "
-            f"{are(share.warm_up_calls)} warm-up: the table counts what other sections leave "
-            "out."
+            f"The table includes {count(share.warm_up_calls, 'warm-up call')}, which other "
+            "sections leave out: only other ranks' traces show that "
+            f"{'it is' if share.warm_up_calls == 1 else 'they are'} warm-up."
         )
     if share.kernels:
         yield _family_table(share)
@@ -99,7 +99,7 @@ def _names_protocol(name: str) -> bool:
 
 
 def _shares_table(shares: Sequence[Share]) -> Table:
-    columns = [("profile", PATH), ("calls", NUMBER), ("time ms", NUMBER), ("% GPU time", NUMBER)]
+    columns = [("profile", PATH), ("kernels", NUMBER), ("time ms", NUMBER), ("% GPU time", NUMBER)]
     return table(
         columns,
         (
@@ -114,7 +114,7 @@ def _shares_table(shares: Sequence[Share]) -> Table:
 
 
 def _family_table(share: Share) -> Table:
-    columns = [("family", TEXT), ("calls", NUMBER), ("time ms", NUMBER), ("% GPU time", NUMBER)]
+    columns = [("family", TEXT), ("kernels", NUMBER), ("time ms", NUMBER), ("% GPU time", NUMBER)]
     return table(
         columns,
         (
@@ -128,7 +128,7 @@ def _family_table(share: Share) -> Table:
 def _kernel_table(share: Share) -> Table:
     columns = [
         ("collective kernel", NAME),
-        ("calls", NUMBER),
+        ("kernels", NUMBER),
         ("time ms", NUMBER),
         ("mean us", NUMBER),
         ("% GPU time", NUMBER),

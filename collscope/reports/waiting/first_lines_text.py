@@ -101,11 +101,12 @@ def _step_sentence(steps: Sequence[StepRow], cost: str) -> Iterable[str]:
         return
     longest = max(steps, key=lambda row: row.mean_ns)
     least = min(row.mean_ns for row in steps)
+    which = ", which has the longest" * (len(steps) > 1)
     ranks = f"; ranks from {least / 1e6:.2f}" * (least < _ALIKE * longest.mean_ns)
     yield (
         f"A step takes {longest.mean_ns / 1e6:.2f} ms with the profiler (mean of "
-        f"{count(longest.steps, 'step')} of rank {longest.rank}{ranks}). {cost} Measure the step "
-        "time without the profiler, and pass it as --step-ms."
+        f"{count(longest.steps, 'step')} of rank {longest.rank}{which}{ranks}). {cost} Measure "
+        "the step time without the profiler, and pass it as --step-ms."
     )
 
 
@@ -150,7 +151,7 @@ def _split_sentence(
             f"{have(timeline.traced.ranks)} a trace, and the rest may be late"
         )
     elif lacking:
-        why = f": in {count(lacking, 'call')} the last rank may be missing from the traces"
+        why = f": {count(lacking, 'call')} {are(lacking)} not in every rank's trace"
     if wait + transfer and timeline.world_unknown:
         yield (
             f"{_at_least(wait / kernel_ns)}; {100 * unknown / kernel_ns:.1f} % may be transfer or "
@@ -186,10 +187,10 @@ def _warm_up_sentence(timeline: TimelineReport) -> Iterable[str]:
     """What no figure counts; a job that has long been running does not warm up."""
     if timeline.warm_up_calls:
         several = timeline.warm_up_calls > 1
-        calls = f"{timeline.warm_up_calls} first calls, up to" if several else "the first call,"
+        calls = f"{timeline.warm_up_calls} first calls" if several else "the first call"
         yield (
-            f"Excluded as warm-up: {calls} {us_or_ms(timeline.warm_up_longest_ns)}. If the job "
-            "was already running, this time may be waiting for a late rank."
+            f"Excluded as warm-up: {calls}, up to {us_or_ms(timeline.warm_up_longest_ns)} on a "
+            "rank. If the job was already running, this time may be waiting for a late rank."
         )
 
 

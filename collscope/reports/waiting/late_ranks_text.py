@@ -68,8 +68,15 @@ def short_late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
     caused = us_or_ms(rank.caused_wait_ns)
     return (
         f"Rank {rank.rank} arrives last in {rank.late_last} of {late_calls(rank)}, typically by "
-        f"{us_or_ms(rank.late_typical_ns)}; this costs {_others(rank, ranks)} {caused} of waiting."
+        f"{us_or_ms(rank.late_typical_ns)}; this costs {_others(rank, ranks)} {caused} of waiting"
+        f"{_in_traces(ranks)}."
     )
+
+
+def _in_traces(ranks: Sequence[RankWaits]) -> str:
+    """How long the traces are that a sum is over."""
+    span = max((rank.span_ns for rank in ranks if isinstance(rank, RankRow)), default=0)
+    return f" in traces of {us_or_ms(span)}" if span else ""
 
 
 def _all_lateness(rank: RankWaits) -> str:

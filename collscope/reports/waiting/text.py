@@ -21,7 +21,7 @@ from collscope.reports.waiting.drift import DriftRow
 from collscope.reports.waiting.hidden_cost import BesideRow
 from collscope.reports.waiting.late_ranks_text import in_time
 from collscope.reports.waiting.ranks import RankRow, RankWaits
-from collscope.units import count, figure, format_size, us_or_ms
+from collscope.units import are, count, figure, format_size, us_or_ms
 
 _MOST_RANKS = 16  # rows of a table; then the ranks with most exposed time
 _MOST_CLASSES = 20
@@ -148,8 +148,9 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
     )  # fmt: skip
     yield (
         "last in: calls at which the rank arrived last, by more than the clocks' error. typically "
-        "late: half of its lateness is in calls where it was this late or later. costs "
-        f"others: how much less other ranks would wait {in_time(ranks)}."
+        "late: after the second-last rank; half of its lateness is in calls where it was this late "
+        "or later. late % of all: its part of the lateness of all ranks. costs others: how much "
+        f"less other ranks would wait {in_time(ranks)}."
     )
     if len(ranks) > len(shown):
         yield f"{count(len(ranks) - len(shown), 'more rank')} not shown (view rank_waits)."
@@ -332,14 +333,15 @@ def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
     incomplete = sum(c.incomplete for c in classes)
     if incomplete:
         yield (
-            f"{count(incomplete, 'call')} {'lacks' if incomplete == 1 else 'lack'} the times of a "
-            "rank (no trace, or none of this call): the transfer is not known."
+            f"{count(incomplete, 'call')} {are(incomplete)} not in every rank's trace: how these "
+            "split into waiting and transfer is not known."
         )
     suspect = sum(c.suspect for c in classes)
     if suspect:
         yield (
-            f"In {count(suspect, 'call')}, the shortest kernel and the transfer by aligned clocks "
-            "differ by more than 10 %: how these split into waiting and transfer is uncertain."
+            "The transfer is estimated in two ways: by the shortest kernel, and by aligned clocks. "
+            f"In {count(suspect, 'call')} they differ by more than 10 %: how these split into "
+            "waiting and transfer is uncertain."
         )
 
 
