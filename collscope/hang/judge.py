@@ -45,6 +45,13 @@ class _Findings:
         self.unknown: set[int] = set()
         self.different: dict[tuple[str, int], Call] = {}
         self.held_up: dict[int, set[int]] = defaultdict(set)  # rank: those that it waits for
+        self.owed_later: set[int] = set()  # ranks that owe a call only after other ranks' calls
+
+    def owes(self, into: dict[int, Call], rank: int, call: Call, *, later: bool) -> None:
+        """Note a call that a rank owes; of several the first, which waits for no other rank."""
+        if rank not in into or (rank in self.owed_later and not later):
+            into[rank] = call
+            (self.owed_later.add if later else self.owed_later.discard)(rank)
 
 
 def judge(evidence: Sequence[Evidence]) -> Verdict:
@@ -100,7 +107,8 @@ def _of_kind(evidence: Evidence) -> Verdict:
         verdict = _by_calls(evidence)
         # What hosts called does not show what GPUs ended.
         return replace(verdict, last_completed=None) if evidence.hosts_alone else verdict
-    return nobody("No calls are known.")
+    lost = f" Damaged and not used: {_ranks(evidence.damaged)}." if evidence.damaged else ""
+    return nobody(f"No calls are known.{lost}")
 
 
 def _unless_stopped(
@@ -369,11 +377,12 @@ def _ask(
     """Members that are held up elsewhere, and whether one of them ended the call."""
     held: set[int] = set()
     ended = False
+    silent, never_called = [], []
     for member in members:
         if member in ranks.damaged:
             found.unknown.add(member)
         elif member not in ranks.made:
-            found.silent.setdefault(member, call)
+            silent.append(member)
         elif (other := ranks.made[member].get((call.group, call.seq))) is not None:
             ended |= _compare(found, call, (member, other), ranks.open_calls, held)
         elif ranks.reached[member].get(call.group, 0) >= call.seq:
@@ -381,7 +390,10 @@ def _ask(
         elif member in ranks.open_calls:
             held.add(member)
         else:
-            found.never_called.setdefault(member, call)
+            never_called.append(member)
+    for into, owing in ((found.silent, silent), (found.never_called, never_called)):
+        for member in owing:
+            found.owes(into, member, call, later=bool(held))
     return held, ended
 
 
