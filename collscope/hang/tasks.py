@@ -19,7 +19,7 @@ _SHOWN = 4
 
 
 def failed_tasks(evidence: Sequence[Evidence]) -> tuple[dict[int, Claim], tuple[str, ...]]:
-    """Ranks whose task ended by itself; or a sentence that says why tasks are not used."""
+    """Ranks whose task ended by itself; or a sentence with the reason why tasks are not used."""
     tasks = {task.number: task for one in evidence for task in one.tasks}
     failed = {number: task for number, task in tasks.items() if task.reason is not None}
     if not failed:
@@ -33,11 +33,14 @@ def failed_tasks(evidence: Sequence[Evidence]) -> tuple[dict[int, Claim], tuple[
             )
             for number, task in failed.items()
         }, ()  # fmt: skip
-    shown = ", ".join(f"{n} on {t.host} ({t.reason})" for n, t in sorted(failed.items())[:_SHOWN])
-    known = f"{size} ranks" if size else "an unknown number of ranks"
+    shown = ", ".join(
+        f"task {number} on {task.host} ({task.reason})"
+        for number, task in sorted(failed.items())[:_SHOWN]
+    )
+    known = f"the job has {size} ranks" if size else "the number of ranks is not known"
     return {}, (
-        f"srun reports the end of task {shown}. This may be a node, not a rank: its messages list "
-        f"{len(tasks)} of the job's tasks, and the job has {known}.",
+        f"srun reports the end of {shown}. A task may be a node, not a rank: srun lists {len(tasks)}"
+        f" of the tasks, and {known}.",
     )
 
 

@@ -82,7 +82,7 @@ def test_a_rank_stops_in_the_communicator_of_its_host(tmp_path: Path) -> None:
     # It is the code of a rank that waits: rank 5 made no call.
     assert found.frames_rank in (4, 6, 7)
     assert found.frames == (f"step_of_rank_{found.frames_rank} train.py:7",)
-    assert f"Code: rank {found.frames_rank}, which waits, makes the call in step_of_rank_" in text
+    assert f"Code: rank {found.frames_rank}, which waits, made the call in step_of_rank_" in text
     assert (
         "Last completed call: AllReduce 5 of group 0 [0, 1, 2, 3, 4, 5, 6, 7] on rank 5. Each group"
         " counts its own calls."
@@ -96,7 +96,7 @@ def test_the_code_of_the_named_rank(tmp_path: Path) -> None:
     found, text = judged(tmp_path)
     assert named(found) == ([2], ("gpu_not_finished",))
     assert (found.frames_rank, found.waiting.which) == (2, ())
-    assert "Code: rank 2 makes the call in step_of_rank_2 train.py:7 (innermost first)." in text
+    assert "Code: rank 2 made the call in step_of_rank_2 train.py:7 (innermost first)." in text
 
 
 def test_an_expert_that_died_before_the_all_to_all(tmp_path: Path) -> None:
@@ -149,12 +149,12 @@ def test_a_pipeline_stage_that_ran_out_of_memory(tmp_path: Path) -> None:
     ("tasks", "why"),
     [
         # One task a node, below which torchrun starts four ranks.
-        (OOM.format(host="nid001", task=1), "1 on nid001 (Out Of Memory)"),
+        (OOM.format(host="nid001", task=1), "task 1 on nid001 (Out Of Memory)"),
         # Of two tasks with an end of their own nobody knows the first.
         (
             "srun: error: nid001: task 1: Killed\n"
             "srun: error: nid001: task 0: Segmentation fault\n",
-            "0 on nid001 (Segmentation fault), 1 on nid001 (Killed)",
+            "task 0 on nid001 (Segmentation fault), task 1 on nid001 (Killed)",
         ),
     ],
 )
@@ -164,7 +164,7 @@ def test_a_task_that_may_be_a_node_is_no_rank(tmp_path: Path, tasks: str, why: s
     (tmp_path / "slurm-77.out").write_text(tasks)
     found, text = judged(tmp_path)
     assert named(found) == ([], ())
-    assert f"srun reports the end of task {why}. This may be a node, not a rank" in text
+    assert f"srun reports the end of {why}. A task may be a node, not a rank" in text
 
 
 def write_hosts_log(folder: Path, rank: int, steps: int) -> None:

@@ -81,7 +81,9 @@ def verdict_lines(verdict: Verdict) -> list[tuple[str, str]]:
     if verdict.last_completed is not None:
         lines.append(_last_completed(verdict))
     if verdict.waiting.ranks:
-        lines.append(("Ranks that wait", _waiting(verdict.waiting)))
+        # Undecided: one of them may be the one that holds up the others.
+        head = "Ranks that wait" if verdict.decided else "Ranks in an open call"
+        lines.append((head, _waiting(verdict.waiting)))
     if verdict.certainty is not None:
         lines.append(("How sure", f"{verdict.certainty}."))
     lines.append(("Why", " ".join(verdict.reasons[:_REASONS])))
@@ -98,8 +100,8 @@ def _code(verdict: Verdict) -> tuple[str, str]:
     rank = verdict.frames_rank
     if rank is None:
         return "Code of the call", places
-    waits = ", which waits," if rank in verdict.waiting.which else ""
-    return "Code", f"rank {rank}{waits} makes the call in {places}"
+    waits = ", which waits," if verdict.decided and rank in verdict.waiting.which else ""
+    return "Code", f"rank {rank}{waits} made the call in {places}"
 
 
 def _last_completed(verdict: Verdict) -> tuple[str, str]:
