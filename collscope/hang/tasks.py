@@ -39,8 +39,8 @@ def failed_tasks(evidence: Sequence[Evidence]) -> tuple[dict[int, Claim], tuple[
     )
     known = f"the job has {size} ranks" if size else "the number of ranks is not known"
     return {}, (
-        f"srun reports the end of {shown}. A task may be a node, not a rank: srun lists {len(tasks)}"
-        f" of the tasks, and {known}.",
+        f"srun reports the end of {shown}. A task may be a node, not a rank: srun lists "
+        f"{len(tasks)} of the tasks, and {known}.",
     )
 
 
