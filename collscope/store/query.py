@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from collscope.errors import UsageError
+from collscope.interrupts import ctrl_c_kept
 
 # Beyond what a connection that may only read refuses. ATTACH would make a file.
 _DENIED = {
@@ -67,7 +68,7 @@ def select(
     limit = _Limit(timeout_s, time.monotonic() + timeout_s if timeout_s is not None else math.inf)
     # Also without a limit: Python sees Ctrl-C only where SQLite calls it.
     connection.set_progress_handler(limit.is_over, _STEPS_AT_ONCE)
-    with _as_usage_errors(limit, query, connection):
+    with ctrl_c_kept(), _as_usage_errors(limit, query, connection):
         cursor = connection.execute(query, parameters)
     return [column[0] for column in cursor.description or ()], _rows(cursor, limit)
 
