@@ -19,6 +19,7 @@ from collscope.cli.options import (
     checked_output,
     write,
 )
+from collscope.cli.run_argument import paths_or_run
 from collscope.cli.values import complete_run
 from collscope.errors import InputError, UsageError
 
@@ -36,9 +37,10 @@ class HangFormat(str, Enum):
 
 
 def hang(
+    context: typer.Context,
     paths: Annotated[
         list[str] | None,
-        typer.Argument(help="Dumps, logs, stderr and RAS answers, or their folder."),
+        typer.Argument(help="Dumps, logs, stderr and RAS answers, their folder, or a run."),
     ] = None,
     ras: Annotated[
         str | None,
@@ -69,12 +71,13 @@ def hang(
     from collscope.hang.service import ask_twice
     from collscope.reports.hang.text import render_hang
 
-    if not paths and ras is None and run is None:
+    sources, run = paths_or_run(context, db, paths, run)
+    if not sources and ras is None and run is None:
         raise UsageError(
             "no input. Name files or a folder, a stored run with --run NAME, or a service with"
             " --ras HOST[:PORT]."
         )
-    if run is not None and (paths or ras is not None):
+    if run is not None and (sources or ras is not None):
         raise UsageError("--run: give either a stored run, or files and a service.")
     if keep is not None and ras is None:
         raise UsageError("--keep: there is no answer to keep. Also give --ras HOST[:PORT].")
@@ -87,7 +90,7 @@ def hang(
         keep.mkdir(parents=True, exist_ok=True)
     for path, answer in zip(kept, answers, strict=False):
         write(answer, path)
-    verdict = judge(_evidence(paths or [], [(f"{ras}", answer) for answer in answers], run, db))
+    verdict = judge(_evidence(list(sources), [(f"{ras}", answer) for answer in answers], run, db))
     write_answer(places, lambda fmt: render_hang(verdict, fmt))
     if not verdict.decided:
         raise typer.Exit(4)

@@ -212,7 +212,7 @@ def roofline(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SYSTEM]", autocompletion=complete_system, help="The same as --system."
+            metavar="SYSTEM", autocompletion=complete_system, help="The same as --system."
         ),
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the shipped systems.")] = False,

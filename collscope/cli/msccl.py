@@ -17,6 +17,7 @@ from collscope.cli.options import (
     Strict,
     checked_label,
 )
+from collscope.cli.values import complete_run
 
 
 def msccl(
@@ -27,7 +28,10 @@ def msccl(
     run: Annotated[
         str | None,
         typer.Option(
-            "--run", help="Show which classes of this run they would serve.", callback=checked_label
+            "--run",
+            autocompletion=complete_run,
+            help="Show which classes of this run they would serve.",
+            callback=checked_label,
         ),
     ] = None,
     system: Annotated[

@@ -80,12 +80,14 @@ def _size(text: str) -> int:
     return parse_size(text)
 
 
+RUN_VARIABLE = "COLLSCOPE_RUN"
+SYSTEM_VARIABLE = "COLLSCOPE_SYSTEM"
 Db = Annotated[Path, typer.Option("--db", envvar="COLLSCOPE_DB", help="The store, an SQLite file.")]
 Run = Annotated[
     str,
     typer.Option(
         "--run",
-        envvar="COLLSCOPE_RUN",
+        envvar=RUN_VARIABLE,
         autocompletion=complete_run,
         help="Name of the run; a store holds several.",
         callback=checked_label,
@@ -136,7 +138,6 @@ FormatOption = Annotated[Format | None, typer.Option("--format", help=FORMAT_HEL
 RowsFormatOption = Annotated[RowsFormat | None, typer.Option("--format", help=FORMAT_HELP)]
 TuneFormatOption = Annotated[TuneFormat | None, typer.Option("--format", help=FORMAT_HELP)]
 CheckFormatOption = Annotated[CheckFormat | None, typer.Option("--format", help=FORMAT_HELP)]
-SYSTEM_VARIABLE = "COLLSCOPE_SYSTEM"
 SYSTEM = "a name of 'roofline --list', a file, or NODE+NETWORK"
 DEFAULT_DB = Path("collscope.db")
 

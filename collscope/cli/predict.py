@@ -20,6 +20,7 @@ from collscope.cli.options import (
     checked_output,
     write,
 )
+from collscope.cli.run_argument import RunArgument, named_run
 from collscope.cli.values import complete_side, complete_system
 from collscope.errors import UsageError
 from collscope.units import require_step_ms
@@ -55,6 +56,8 @@ StepMs = Annotated[
 
 
 def predict(
+    context: typer.Context,
+    name: RunArgument = None,
     label: With = None,
     before: Annotated[
         str | None,
@@ -80,16 +83,19 @@ def predict(
 
     places = targets(format, output, Format)
 
+    run = named_run(context, db, name, run)
     found = predict_run(db, PredictionRequest(run, label, before, system, step_ms))
     write_answer(places, lambda fmt: render_prediction(found, fmt, explain=explain))
 
 
 @export_app.command("perfetto")
 def export_perfetto(
+    context: typer.Context,
     output: Annotated[
         Path,
         typer.Option("-o", "--output", help="File, .json or .json.gz; - is standard output."),
     ],
+    name: RunArgument = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
     limit: Annotated[
@@ -121,6 +127,7 @@ def export_perfetto(
     if step_ms is not None and label is None and system is None:
         raise UsageError("export perfetto: --step-ms goes with --with or --system.")
     require_trace_name(output)
+    run = named_run(context, db, name, run)
     from collscope.reports.recorded.answer import has_recordings_alone, recorded_processes
 
     if label is None and system is None and has_recordings_alone(db, run):
@@ -149,11 +156,14 @@ def export_perfetto(
 
 @export_app.command("inspector")
 def export_inspector(
+    context: typer.Context,
     output: Annotated[Path, typer.Option("--out", help="Folder for a file of each process.")],
+    name: RunArgument = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
 ) -> None:
     """Write the recorder's calls in the JSON of NCCL's Inspector."""
     from collscope.reports.recorded.inspector import export_inspector as export
 
+    run = named_run(context, db, name, run)
     write(export(db, run, output), None)

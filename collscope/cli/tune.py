@@ -20,12 +20,14 @@ from collscope.cli.options import (
     checked_label,
 )
 from collscope.cli.progress import progress
+from collscope.cli.run_argument import paths_or_run
 from collscope.errors import CollscopeError
 from collscope.gpu_vendors import Backend
 from collscope.units import require_step_ms
 
 
 def tune(
+    context: typer.Context,
     logs: replay_options.Logs = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
@@ -104,6 +106,7 @@ def tune(
     from collscope.tuning.command import dry_tune, run_tune
 
     places = targets(format, output, TuneFormat)
+    sources, run = paths_or_run(context, db, logs, run)
 
     method = Method(
         backend=backend.value,
@@ -117,7 +120,7 @@ def tune(
     )
     options = Options((), tuple(env or ()), None, ranks, replayer, mpiexec)
     tune_options = TuneOptions(
-        source=Source(db, run, tuple(logs or ()), plan),
+        source=Source(db, run, sources, plan),
         choice=Choice(only, min_share, limit, scale_ranks),
         session=make_session(method, options),
         candidates=tuple(candidate or ()),

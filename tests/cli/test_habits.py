@@ -248,6 +248,25 @@ def test_of_several_outputs_each_ending_counts(traced: Path, tmp_path: Path) -> 
     assert json.loads(only.read_text())["schema"].startswith("collscope.report/")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "report --brief", "predict --system h200", "export perfetto -o x.json",
+        "export inspector --out x", "whatif fusion --label x", "replay --dry-run", "tune --dry-run",
+        "hang", "bench backends --dry-run",
+    ],
+)  # fmt: skip
+def test_a_run_is_an_argument_of_every_command_that_reads_one(
+    traced: Path, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [*command.split(), "--db", traced]
+    option = collscope(*words, "--run", "l")
+    assert collscope(*words, "l") == option
+    assert collscope(*words, "nosuch") != option
+    assert "No such" not in option.err
+
+
 def test_a_run_is_named_once(traced: Path) -> None:
     outcome = collscope("report", "d", "--run", "main", "--db", traced)
     assert (outcome.code, "the run is d and --run main" in outcome.err) == (2, True)
@@ -394,8 +413,8 @@ def test_a_query_that_is_no_text_is_wrong_use(traced: Path) -> None:
         ("sql select 1 from calls", 2, "Write the query as one argument, in quotes"),
         ("report d --limit 5", 2, "No such option: --limit. Write --top"),
         ("report d -n 5", 2, "Write --top"),
-        ("predict d --db {db}", 2, "(d). Write --run d"),
-        ("export perfetto d -o x.json", 2, "(d). Write --run d"),
+        ("watch x --run d", 2, "No such option: --run"),
+        ("bench ceilings d -n 2 --system h200", 2, "(d). Write --run d"),
         ("ingest x.csv --label a", 2, "collscope ingest csv', 'python -m collscope ingest table'"),
         ("runs list --db {db}", 2, "'collscope runs' alone lists the runs"),
     ],
