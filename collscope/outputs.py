@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -78,6 +79,23 @@ def _require_file(path: Path, option: str) -> None:
         raise InputError(f"{path}: not a file, but a store must be one. Name a file with {option}.")
     if _ADDRESS.match(str(path)) and not path.parent.exists():
         raise InputError(f"{path}: an address, but collscope writes files. Name one with {option}.")
+
+
+def require_folder(path: Path, option: str = "-o") -> None:
+    """Refuse, before any work, a file whose folder is not there.
+
+    option  that names the file
+    raises  InputError with the command that makes the folder
+    """
+    folder = path.parent
+    if folder.is_dir():
+        return
+    another = f"name another file with {option}"
+    if os.path.lexists(folder):
+        raise InputError(f"{path}: {folder} is no folder. {another.capitalize()}.")
+    raise InputError(
+        f"{path}: no such folder. Make it with 'mkdir -p {shlex.quote(str(folder))}', or {another}."
+    )
 
 
 def require_output(path: Path, option: str = "") -> None:

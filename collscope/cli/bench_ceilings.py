@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
-from collscope.cli.options import DEFAULT_DB, SYSTEM, Db, Run, write
+from collscope.cli.options import DEFAULT_DB, SYSTEM, Db, Run, require_writable, write
 from collscope.gpu_vendors import Backend
 
 # Seven operations at eleven sizes: 77 classes, a second each.
@@ -43,9 +43,11 @@ def ceilings(
     from collscope.replay.measure import measure
     from collscope.replay.session import Method, Options, Target, make_session
     from collscope.replay.sweep import sweep_plan
-    from collscope.reports.roofline.answer import text_of_fit
+    from collscope.reports.roofline.answer import require_base, text_of_fit
     from collscope.roofline.fit import fit
 
+    require_base(system)  # before it is measured
+    require_writable(save, "--save")
     planned = sweep_plan(sweep, nranks=ranks)
     method = Method(
         backend=backend.value, library=library, runtime=runtime, budget_s=budget, timeout_s=timeout
@@ -56,7 +58,7 @@ def ceilings(
     outcome = measure(planned.plan, session, Target(db, run, label=label))
     if outcome.measurements:
         fitted = fit(outcome.measurements, label, nnodes=nodes)
-        write(text_of_fit(system, fitted, save), save)
+        write(text_of_fit(system, fitted, save), save, option="--save")
         write(f"{save}: {len(fitted.curves)} operations. Give it as --system {save}.", None)
     if outcome.notice is not None:
         write(f"bench ceilings: {outcome.notice.text}", None)

@@ -16,12 +16,12 @@ from collscope.cli.options import (
     Db,
     Output,
     checked_label,
-    checked_output,
     write,
 )
 from collscope.cli.run_argument import paths_or_run
 from collscope.cli.values import complete_run
 from collscope.errors import InputError, UsageError
+from collscope.outputs import require_output
 
 if TYPE_CHECKING:
     from collscope.hang.records import Evidence
@@ -69,7 +69,7 @@ def hang(
     """
     from collscope.hang.judge import judge
     from collscope.hang.service import ask_twice
-    from collscope.reports.hang.text import render_hang
+    from collscope.reports.hang.text import render_hang, verdict_line
 
     sources, run = paths_or_run(context, db, paths, run)
     if not sources and ras is None and run is None:
@@ -84,14 +84,14 @@ def hang(
     places = targets(format, output, HangFormat)
     kept = [] if keep is None else [keep / f"ras.{number}.txt" for number in range(2)]
     for path in kept:
-        checked_output(path)
+        require_output(path, "--keep")
     answers = () if ras is None else ask_twice(ras)
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
     for path, answer in zip(kept, answers, strict=False):
         write(answer, path)
     verdict = judge(_evidence(list(sources), [(f"{ras}", answer) for answer in answers], run, db))
-    write_answer(places, lambda fmt: render_hang(verdict, fmt))
+    write_answer(places, lambda fmt: render_hang(verdict, fmt), lambda: verdict_line(verdict))
     if not verdict.decided:
         raise typer.Exit(4)
 

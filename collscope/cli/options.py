@@ -12,7 +12,7 @@ import typer
 
 from collscope.cli.values import complete_run
 from collscope.errors import InputError
-from collscope.outputs import replaced, require_output, write_file
+from collscope.outputs import replaced, require_folder, require_output, write_file
 from collscope.writing import as_utf8, folded, one_line, visible
 
 if TYPE_CHECKING:
@@ -80,9 +80,10 @@ def _size(text: str) -> int:
     return parse_size(text)
 
 
+DB_VARIABLE = "COLLSCOPE_DB"
 RUN_VARIABLE = "COLLSCOPE_RUN"
 SYSTEM_VARIABLE = "COLLSCOPE_SYSTEM"
-Db = Annotated[Path, typer.Option("--db", envvar="COLLSCOPE_DB", help="The store, an SQLite file.")]
+Db = Annotated[Path, typer.Option("--db", envvar=DB_VARIABLE, help="The store, an SQLite file.")]
 Run = Annotated[
     str,
     typer.Option(
@@ -113,16 +114,19 @@ Quiet = Annotated[
 Strict = Annotated[bool, typer.Option("--strict", help="Treat lost or damaged data as an error.")]
 
 
-def checked_output(path: Path | None) -> Path | None:
-    """Refuse, before any work, a file that an output must not replace."""
-    if path is not None and str(path) != "-":
-        require_output(path, "-o")
-    return path
+def require_writable(path: Path, option: str) -> None:
+    """Refuse, before any work, a file that an output must not replace, or without its folder.
+
+    option  that names the file; with ``-`` it names standard output
+    """
+    if str(path) != "-":
+        require_output(path, option)
+        require_folder(path, option)
 
 
 def _checked_outputs(paths: list[Path] | None) -> list[Path] | None:
     for path in paths or ():
-        checked_output(path)
+        require_writable(path, "-o")
     return paths
 
 
@@ -142,10 +146,11 @@ SYSTEM = "a name of 'roofline --list', a file, or NODE+NETWORK"
 DEFAULT_DB = Path("collscope.db")
 
 
-def write(text: str, output: Path | None, *, commands: bool = False) -> None:
+def write(text: str, output: Path | None, *, commands: bool = False, option: str = "-o") -> None:
     """Print a text, or put it into a file; characters that a terminal would obey are escaped.
 
     commands  the text is commands for a machine that runs tests
+    option    that names the file
     raises  InputError when the file, or standard output, cannot be written
     """
     ended = not text or text.endswith("\n") or output is not None  # no rows are no lines
@@ -157,7 +162,8 @@ def write(text: str, output: Path | None, *, commands: bool = False) -> None:
     try:
         write_file(output, text)
     except OSError as error:
-        raise InputError(f"{output}: {error.strerror}. Name another file with -o.") from error
+        another = f"Name another file with {option}"
+        raise InputError(f"{output}: {error.strerror}. {another}.") from error
 
 
 def write_bytes(data: bytes, output: Path | None) -> None:

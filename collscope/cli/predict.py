@@ -17,7 +17,7 @@ from collscope.cli.options import (
     Output,
     Run,
     checked_label,
-    checked_output,
+    require_writable,
     write,
 )
 from collscope.cli.run_argument import RunArgument, named_run
@@ -122,8 +122,7 @@ def export_perfetto(
         raise UsageError("export perfetto: give --with LABEL or --system NAME, not both.")
     if opened and str(output) == "-":
         raise UsageError("export perfetto: --open serves a file. Name one with -o.")
-    if str(output) != "-":
-        checked_output(output)
+    require_writable(output, "-o")
     if step_ms is not None and label is None and system is None:
         raise UsageError("export perfetto: --step-ms goes with --with or --system.")
     require_trace_name(output)

@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from command import collscope, rows
+from command import collscope, on_terminal, rows
 
 import collscope as library
 from collscope.store.query import select
@@ -348,6 +348,79 @@ def test_a_query_may_begin_with_a_comment(traced: Path, query: str) -> None:
 def test_what_can_be_compared_is_named(traced: Path, command: tuple[str, ...]) -> None:
     found = collscope(*command, "--db", traced)
     assert (found.code, "(here: 'd'" in found.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("report d --db {db} -o out/r.html", "-o"),
+        ("sql nosuch --db {db} -o out/r.parquet", "-o"),
+        ("report d --db {db} --plot out/r.png", "--plot"),
+        ("export perfetto d --db {db} -o out/r.json", "-o"),
+        ("roofline h200 --fit x --save out/r.toml", "--save"),
+        ("bench ceilings -n 2 --system h200 --save out/r.toml", "--save"),
+        ("replay d --db {db} --backend host --csv out/r.csv", "--csv"),
+        ("record --html out/r.html -- touch job-ran", "--html"),
+        ("ingest {db} --db out/r.db", "--db"),
+        ("merge {db} --db out/r.db", "--db"),
+    ],
+)
+def test_a_folder_that_is_missing_is_made_by_the_command_that_is_named(
+    traced: Path, command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = collscope(*command.format(db=traced).split())
+    assert done.code == 3
+    assert "no such folder. Make it with 'mkdir -p out', or name another file with" in done.err
+    assert done.err.endswith(f" with {option}.\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_verdict_is_on_the_console_where_the_answer_goes_into_files(
+    traced: Path, samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    check = ("check", "d", "l", "--db", traced)
+    told = collscope(*check, "-o", "j.xml", "-o", "r.html")
+    assert (told.code, told.out, told.err.count("\n")) == (1, "", 1)
+    assert told.err.startswith("check: regression: The step is slower: it takes 1.12 times")
+    assert collscope(*check, "-o", "j.xml", "-o", "-").err == ""
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    assert collscope(*check, "-o", "j.xml").err == told.err
+    assert collscope(*check).err == ""
+    hang = collscope("hang", samples / "nccl/ddp", "-o", "h.json")
+    assert (hang.out, json.loads(Path("h.json").read_text())["decided"]) == ("", False)
+    assert (hang.code, hang.err) == (4, "hang: Verdict: not decided.\n")
+
+
+def test_a_terminal_names_the_files_that_were_written(traced: Path, tmp_path: Path) -> None:
+    page = tmp_path / "r.html"
+    command = ("report", "d", "--db", traced, "-o", page)
+    assert on_terminal(80, *command).out == f"{page}: written\n"
+    assert collscope(*command).err == ""
+
+
+def test_ingest_names_labels_and_on_a_terminal_the_next_command(
+    samples: Path, tmp_path: Path
+) -> None:
+    replays, db = samples / "replay", tmp_path / "a b.db"
+    mixed, sweep = replays / "h200x4-mixed.csv", replays / "h200x4-sweep.csv"
+    piped = collscope("ingest", "csv", mixed, "--db", db)
+    assert (piped.code, piped.err) == (0, "")
+    assert piped.out.splitlines()[0].endswith("294 samples; label 'h200x4-mixed'")
+    named = collscope("ingest", "csv", mixed, "--db", db, "--label", "mine")
+    assert named.out.splitlines()[0].endswith(
+        "label 'mine' (read again; replaces its earlier rows)"
+    )
+    several = collscope("ingest", "csv", mixed, sweep, "--db", tmp_path / "q.db", "-q")
+    assert "; labels 'h200x4-mixed', 'h200x4-sweep'" in several.out
+    shown = on_terminal(200, "ingest", sweep, "--db", db, "--run", "r 2")
+    assert shown.out.splitlines()[-1] == f"next: collscope report 'r 2' --db '{db}'"
+    quiet = on_terminal(200, "ingest", sweep, "--db", db, "--run", "other", "-q")
+    assert "next:" not in quiet.out
+    table = collscope("ingest", samples / "tables" / "osu-7.4-host.txt", "--db", db)
+    assert "; labels 'OSU " in table.out
+    assert " more\n" in table.out
 
 
 def test_names_beyond_ascii_where_the_system_has_none(samples: Path, tmp_path: Path) -> None:
