@@ -133,8 +133,8 @@ def sql(
 ) -> None:
     """Query the store in SQL (read-only), or list its views.
 
-    json is an object with the rows, jsonl a row a line. csv has ' before a text that a spreadsheet
-    would run, such as =1.
+    json is an object with the rows (jq '.rows[]'), jsonl a row a line. csv has ' before a text that
+    a spreadsheet would run, such as =1.
     """
     from collscope.ingest.match import unmatched_text
     from collscope.library import Store

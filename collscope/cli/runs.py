@@ -64,7 +64,7 @@ def runs(
     """List the runs of the store; 'runs rm NAME' removes one.
 
     The source files of a run do not change. 'runs rematch NAME' matches the calls of a run again,
-    for instance after an interrupted ingest.
+    for instance after an interrupted ingest. json is an object with the rows (jq '.rows[]').
     """
     from collscope.ingest.match import reading, require_known
     from collscope.reports.rendering.rows import render_rows

@@ -8,11 +8,11 @@ import sqlite3
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from collscope.errors import UsageError
 from collscope.interrupts import ctrl_c_kept
+from collscope.store.near_names import near_columns, near_views
 
 # Beyond what a connection that may only read refuses. ATTACH would make a file.
 _DENIED = {
@@ -117,6 +117,9 @@ def _as_usage_errors(
         raise UsageError(f"query: {what}") from error
 
 
+_LISTED = "'collscope sql' alone lists views and columns."
+
+
 def _remedy(text: str, query: str, connection: sqlite3.Connection | None) -> str:
     """What to do about an error of SQLite: the nearest name, where one lacks."""
     if "one statement at a time" in text:
@@ -126,10 +129,10 @@ def _remedy(text: str, query: str, connection: sqlite3.Connection | None) -> str
         if found["what"] == "table" and found["name"].lower() in ("run", "runs"):
             return "'collscope runs' lists the runs; in SQL: SELECT DISTINCT run FROM sources."
         names = _names(connection, found["what"], query)
-        near = get_close_matches(found["name"], names, n=2)
-        if near:
-            return f"Did you mean {' or '.join(near)}?"
-    return "'collscope sql' alone lists views and columns."
+        nearest = near_views if found["what"] == "table" else near_columns
+        if near := nearest(found["name"], names):
+            return f"Did you mean {' or '.join(near)}? {_LISTED}"
+    return _LISTED
 
 
 def _names(connection: sqlite3.Connection, what: str, query: str) -> list[str]:

@@ -18,7 +18,8 @@ import pytest
 from command import collscope, on_terminal, rows
 
 import collscope as library
-from collscope.store.query import select
+from collscope.store import near_names
+from collscope.store.query import VIEWS, select
 
 
 @pytest.fixture(scope="module")
@@ -509,6 +510,12 @@ def test_words_of_other_tools(traced: Path, command: str, code: int, hint: str) 
             "SELECT * FROM runs",
             "no such table: runs. 'collscope runs' lists the runs",
         ),
+        ("SELECT * FROM collectives", "no such table: collectives. Did you mean calls or classes?"),
+        ("SELECT * FROM files", "Did you mean sources? 'collscope sql' alone lists views"),
+        ("SELECT * FROM Ranks", "Did you mean rank_times or members?"),
+        ("SELECT * FROM call_time", "Did you mean call_times or"),
+        ("SELECT size FROM calls", "no such column: size. Did you mean size_bytes?"),
+        ("SELECT dtype FROM calls", "Did you mean datatype?"),
         # nme is near name and net, which other views have
         ("SELECT nme FROM calls", "no such column: nme. 'collscope sql' alone lists views"),
     ],
@@ -516,6 +523,14 @@ def test_words_of_other_tools(traced: Path, command: str, code: int, hint: str) 
 def test_a_wrong_query_names_what_is_near(traced: Path, query: str, hint: str) -> None:
     done = collscope("sql", query, "--db", traced)
     assert (done.code, hint in done.err) == (2, True)
+
+
+def test_a_word_that_is_meant_leads_to_a_view(traced: Path) -> None:
+    views = dict(rows(traced, VIEWS))
+    assert {view for views_of in near_names._VIEWS.values() for view in views_of} <= set(views)
+    columns = {column for text in views.values() for column in str(text).split(", ")}
+    assert set(near_names._COLUMNS.values()) <= columns
+    assert not set(near_names._VIEWS) & set(views)
 
 
 @pytest.mark.parametrize("timeout_s", [None, 600.0])
@@ -578,6 +593,9 @@ def test_stores_and_folders_are_compared_by_the_commands_that_are_named(
 def test_help_of_rows_says_what_the_formats_change(traced: Path) -> None:
     words = " ".join(program("sql", "--help").stdout.decode().split())
     assert "csv has ' before a text that a spreadsheet would run, such as =1." in words
+    for command in ("sql", "runs"):
+        shown = " ".join(program(command, "--help").stdout.decode().split())
+        assert "json is an object with the rows (jq '.rows[]')" in shown
     query = ("sql", "SELECT '=1' AS a", "--db", traced, "--format")
     assert program(*query, "csv").stdout == b"a\n'=1\n"
     assert program(*query, "jsonl").stdout == b'{"a":"=1"}\n'
