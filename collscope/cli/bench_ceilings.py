@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
-from collscope.cli.options import DEFAULT_DB, SYSTEM, Db, Run, require_writable, write
+from collscope.cli.options import (
+    DEFAULT_DB,
+    SYSTEM,
+    SYSTEM_VARIABLE,
+    Db,
+    Run,
+    require_writable,
+    write,
+)
+from collscope.cli.values import complete_system
 from collscope.gpu_vendors import Backend
 
 # Seven operations at eleven sizes: 77 classes, a second each.
@@ -17,7 +26,15 @@ _SWEEP = "allreduce,allgather,reducescatter,broadcast,reduce,alltoall,sendrecv:1
 
 def ceilings(
     ranks: Annotated[int, typer.Option("-n", "--ranks", help="Ranks (GPUs).", min=2)],
-    system: Annotated[str, typer.Option("--system", help=f"The machine: {SYSTEM}.")],
+    system: Annotated[
+        str,
+        typer.Option(
+            "--system",
+            autocompletion=complete_system,
+            envvar=SYSTEM_VARIABLE,
+            help=f"The machine: {SYSTEM}.",
+        ),
+    ],
     save: Annotated[
         Path, typer.Option("--save", help="System file to write, for --system of other commands.")
     ] = Path("ceilings.toml"),

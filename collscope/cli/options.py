@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from collscope.cli.values import complete_run
-from collscope.errors import InputError
+from collscope.errors import InputError, UsageError
 from collscope.outputs import replaced, require_folder, require_output, write_file
 from collscope.writing import as_utf8, folded, one_line, visible
 
@@ -120,6 +120,8 @@ def require_writable(path: Path, option: str) -> None:
     option  that names the file; with ``-`` it names standard output
     """
     if str(path) != "-":
+        if path.is_dir():
+            raise UsageError(f"{path}: a folder. Name a file with {option}.")
         require_output(path, option)
         require_folder(path, option)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from collscope.cli.answers import targets, write_answer
 from collscope.cli.options import (
     DEFAULT_DB,
     SYSTEM,
+    SYSTEM_VARIABLE,
     Db,
     Format,
     FormatOption,
@@ -84,6 +86,8 @@ def predict(
     places = targets(format, output, Format)
 
     run = named_run(context, db, name, run)
+    if label is None and system is None:
+        system = os.environ.get(SYSTEM_VARIABLE) or None
     found = predict_run(db, PredictionRequest(run, label, before, system, step_ms))
     write_answer(places, lambda fmt: render_prediction(found, fmt, explain=explain))
 

@@ -105,7 +105,7 @@ def record(
             note_input(word)  # the job's program and what it is given
     if html is not None:
         require_output(html, "--html")
-    held = _held(db, run)
+    held = held_by_store(db, run)
     if html is not None:  # once more, before the job runs, now that it and the store are known
         require_output(html, "--html")
     options = _options(level, log, kernel_trace, inspector)
@@ -208,15 +208,17 @@ def _needs_log(level: str) -> bool:
     return len(too_old) == len(found) > 0 or any(has_unseen_kernels(*one) for one in found)
 
 
-def _held(db: Path, run: str) -> bool:
+def held_by_store(db: Path, run: str) -> bool:
     """Whether a run has sources already.
 
     raises  InputError when the store cannot be used, which is better known before the job runs
     """
+    from collscope.outputs import require_folder
     from collscope.store.connection import open_readonly, sqlite_errors_as_input_errors
     from collscope.store.runs import has_sources
 
     if not db.exists():
+        require_folder(db, "--db")
         return False
     with closing(open_readonly(db)) as connection, sqlite_errors_as_input_errors(db):
         return has_sources(connection, run)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from glob import has_magic
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 
-from collscope.cli.hints import is_sqlite
+from collscope.cli.hints import is_path, is_sqlite
 from collscope.cli.options import checked_label
 from collscope.cli.values import complete_run
-from collscope.errors import CollscopeError, UsageError
+from collscope.errors import CollscopeError, InputError, UsageError
 
 _Run = TypeVar("_Run", bound=str | None)
 
@@ -35,7 +36,7 @@ def named_run(context: typer.Context, db: Path, name: str | None, run: _Run) -> 
     """
     found = _named_once(context, name, run)
     # os.path does not raise where a name is no possible path.
-    if found is not None and os.path.exists(found) and not _is_stored(db, found):  # noqa: PTH110
+    if found is not None and os.path.exists(found) and found not in _runs(db):  # noqa: PTH110
         what = f"{_command(context)} {found}: a"
         if is_sqlite(found):
             raise UsageError(f"{what} file, not a run. Write --db {shlex.quote(found)}.")
@@ -52,12 +53,17 @@ def paths_or_run(
 ) -> tuple[tuple[str, ...], _Run | str]:
     """Paths, and the run: an argument alone that names no file, but a run of the store, is one.
 
-    raises  UsageError where --run names another run
+    raises  UsageError where --run names another run; InputError for what is no name of either
     """
     given = tuple(paths or ())
-    if len(given) == 1 and not os.path.exists(given[0]) and _is_stored(db, given[0]):  # noqa: PTH110
-        return (), _named_once(context, given[0], run)
-    return given, run
+    alone = given[0] if len(given) == 1 else None
+    if alone is None or is_path(alone) or has_magic(alone):
+        return given, run
+    found = _runs(db)
+    if alone not in found:
+        known = f", and no run of {db} (runs: {', '.join(map(repr, found))})" if found else ""
+        raise InputError(f"{alone}: no such file or folder{known}. Check the name.")
+    return (), _named_once(context, alone, run)
 
 
 def _named_once(context: typer.Context, name: str | None, run: _Run) -> _Run | str:
@@ -74,15 +80,11 @@ def _command(context: typer.Context) -> str:
     return context.command_path.partition(" ")[2]
 
 
-def _is_stored(db: Path, run: str) -> bool:
-    """Whether a store holds a run; a store that is not there, or cannot be read, does not."""
-    from collscope.ingest.match import reading
-    from collscope.store.runs import has_sources
+def _runs(db: Path) -> list[str]:
+    """Runs of a store; none of one that is not there, or cannot be read."""
+    from collscope.library import Store
 
-    if not db.exists():
-        return False
     try:
-        with reading(db) as connection:
-            return has_sources(connection, run)
+        return list(Store(db).runs())
     except CollscopeError:
-        return False
+        return []

@@ -12,6 +12,7 @@ from collscope.cli.answers import targets, write_answer
 from collscope.cli.options import (
     DEFAULT_DB,
     SYSTEM,
+    SYSTEM_VARIABLE,
     Db,
     Output,
     Run,
@@ -21,6 +22,7 @@ from collscope.cli.options import (
 )
 from collscope.cli.progress import progress
 from collscope.cli.run_argument import paths_or_run
+from collscope.cli.values import complete_system
 from collscope.errors import CollscopeError
 from collscope.gpu_vendors import Backend
 from collscope.units import require_step_ms
@@ -50,7 +52,10 @@ def tune(
     system: Annotated[
         str | None,
         typer.Option(
-            "--system", help=f"Machine; settings that are slow on it are skipped: {SYSTEM}."
+            "--system",
+            autocompletion=complete_system,
+            envvar=SYSTEM_VARIABLE,
+            help=f"Machine; settings that are slow on it are skipped: {SYSTEM}.",
         ),
     ] = None,
     step_ms: Annotated[

@@ -362,6 +362,8 @@ def test_what_can_be_compared_is_named(traced: Path, command: tuple[str, ...]) -
         ("bench ceilings -n 2 --system h200 --save out/r.toml", "--save"),
         ("replay d --db {db} --backend host --csv out/r.csv", "--csv"),
         ("record --html out/r.html -- touch job-ran", "--html"),
+        ("record --db out/r.db -- touch job-ran", "--db"),
+        ("attach ./control . --db out/r.db", "--db"),
         ("ingest {db} --db out/r.db", "--db"),
         ("merge {db} --db out/r.db", "--db"),
     ],
@@ -473,7 +475,7 @@ def test_a_query_that_is_no_text_is_wrong_use(traced: Path) -> None:
         ("nosuch.log", 2, "Run 'collscope ingest nosuch.log'."),
         ("reprot", 2, "Did you mean 'report'"),
         ("--db {db} runs", 2, "--db: an option of commands. Write it after"),
-        ("-V", 2, "Write --version"),
+        ("report -V", 2, "No such option: -V. Run collscope --version"),
         ("ingest nosuch", 3, "nosuch: no such file or folder."),
         ("ingest trce {db}", 2, "Did you mean 'trace'"),
         ("report {db}", 2, "a file, not a run. Write --db {db}."),
@@ -490,6 +492,17 @@ def test_a_query_that_is_no_text_is_wrong_use(traced: Path) -> None:
         ("watch x --run d", 2, "No such option: --run"),
         ("bench ceilings d -n 2 --system h200", 2, "(d). Write --run d"),
         ("ingest x.csv --label a", 2, "collscope ingest csv', 'python -m collscope ingest table'"),
+        ("ingest log x.csv --name a", 2, "collscope ingest metric' has it"),
+        ("report d --db {db} -o .", 2, ".: a folder. Name a file with -o."),
+        ("replay --run nosuch --dry-run --db {db}", 3, "no run 'nosuch' (runs: 'd', 'l', 'main')"),
+        (
+            "replay nosuch --dry-run --db {db}",
+            3,
+            "nosuch: no such file or folder, and no run of {db} (runs: 'd', 'l', 'main').",
+        ),
+        ("hang nosuch --db {db}", 3, "nosuch: no such file or folder, and no run of {db}"),
+        ("hang nosuch.log --db {db}", 3, "nosuch.log: no such file or folder. Check the path."),
+        ("hang nosuch --db absent.db", 3, "nosuch: no such file or folder. Check the name."),
         ("runs list --db {db}", 2, "'collscope runs' alone lists the runs"),
     ],
 )
@@ -549,6 +562,38 @@ def test_ctrl_c_ends_a_query(timeout_s: float | None) -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert seen == []
+
+
+def test_only_options_that_are_spelled_alike_are_offered(traced: Path) -> None:
+    for words in ("compare d l --limit 3", "compare d l --top 3", "replay --out x"):
+        assert "Possible options" not in collscope(*words.split(), "--db", traced).err
+    assert "--format" in collscope("compare", "d", "l", "--fromat", "md").err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "report d", "compare d l", "check d l", "predict d", "roofline", "tune d --dry-run",
+        "msccl {msccl}", "watch {recorded} --once", "bench ceilings -n 2",
+    ],
+)  # fmt: skip
+def test_the_variable_names_the_machine_of_every_command(
+    traced: Path, samples: Path, command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLLSCOPE_DB", str(traced))
+    monkeypatch.setenv("COLLSCOPE_SYSTEM", "nosuch")
+    algorithm = tmp_path / "a.xml"
+    algorithm.write_text("<algo/>")
+    paths = {"msccl": algorithm, "recorded": samples / "recorders"}
+    done = collscope(*command.format(**paths).split())
+    assert (done.code, done.out) == (3, "")
+    assert "system 'nosuch': not known." in done.err
+
+
+def test_the_version_has_a_short_option() -> None:
+    assert collscope("-V") == collscope("--version")
+    assert collscope("-V").out == f"collscope {library.__version__}\n"
 
 
 def test_a_query_in_a_file_is_redirected(traced: Path, tmp_path: Path) -> None:
