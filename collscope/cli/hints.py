@@ -23,6 +23,8 @@ _COMMANDS = {
     "rm": "collscope runs rm RUN",
 }
 _FORMATS = ("text", "md", "csv", "json", "jsonl", "html", "parquet", "junit", "github")
+_ROWS = ("-n", "--limit", "--rows", "--top")
+_OUTPUTS = ("--html", "--csv", "--out")  # of commands without -o
 _OPTIONS = {
     **{f"--{name}": f"--format {name}" for name in _FORMATS},
     "--markdown": "--format md",
@@ -31,7 +33,7 @@ _OPTIONS = {
     "--output-format": "--format",
     "--out": "-o",
     "--output-file": "-o",
-    **dict.fromkeys(("-n", "--limit", "--rows"), "--top"),
+    **dict.fromkeys(_ROWS, "--top"),
     "--database": "--db",
     "--store": "--db",
     "--name": "--run",
@@ -113,13 +115,26 @@ def _instead_of_option(error: Any, name: str) -> str | None:  # noqa: ANN401 - c
         return f"{name}: an option of commands. Write it after a command's name"
     if others := _siblings_with(name, context):
         return f"{message} here. {', '.join(others)} {'have' if len(others) > 1 else 'has'} it"
-    if name in ("-f", "--file") and context is not None and context.info_name == "sql":
-        return f"{message}. Write < FILE for a query in a file, or --format FORMAT"
+    instead = _instead(name, context)
+    return None if instead is None else f"{message}. {instead}"
+
+
+def _instead(name: str, context: Any) -> str | None:  # noqa: ANN401 - click's context
+    """What to write or run instead of an option that a command does not have."""
+    of_sql = context is not None and context.info_name == "sql"
+    if of_sql and name in ("-f", "--file"):
+        return "Write < FILE for a query in a file, or --format FORMAT"
+    if of_sql and name in _ROWS:
+        return "Write LIMIT in the query"
     if name in ("--version", "-V"):
-        return f"{message}. Run collscope --version"
-    if name in _OPTIONS and _has(context, _OPTIONS[name]):
-        return f"{message}. Write {_OPTIONS[name]}"
-    return None
+        return "Run collscope --version"
+    option = _option_for_output(context) if name in ("-o", "--output") else _OPTIONS.get(name)
+    return None if option is None or not _has(context, option) else f"Write {option}"
+
+
+def _option_for_output(context: Any) -> str | None:  # noqa: ANN401 - click's context
+    """The option that names the output of a command without -o; None where it has no such."""
+    return next((option for option in _OUTPUTS if _has(context, option)), None)
 
 
 def _instead_of_argument(error: Any, words: Sequence[str]) -> str:  # noqa: ANN401 - as above

@@ -57,7 +57,7 @@ def paths_or_run(
     """
     given = tuple(paths or ())
     alone = given[0] if len(given) == 1 else None
-    if alone is None or is_path(alone) or has_magic(alone):
+    if not alone or is_path(alone) or has_magic(alone):
         return given, run
     found = _runs(db)
     if alone not in found:

@@ -35,7 +35,8 @@ def _action(text: str) -> Action:
         return Action(text)
     except ValueError:
         raise typer.BadParameter(
-            f"'{text}' is neither rm nor rematch. 'collscope runs' alone lists the runs"
+            f"'{text}' is neither rm nor rematch. 'collscope runs' alone lists the runs, and"
+            " 'collscope report RUN' shows one"
         ) from None
 
 

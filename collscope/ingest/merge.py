@@ -86,6 +86,8 @@ def _check(stores: Sequence[Path], target: Path) -> None:
     require_folder(target, "--db")
     seen: set[Path] = set()
     for store in stores:
+        if not store.exists():
+            raise InputError(f"{store}: no such store. Check the path.")
         if store.resolve() in seen:
             raise UsageError(f"{store}: named twice. Name each store once.")
         seen.add(store.resolve())

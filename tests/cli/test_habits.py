@@ -503,6 +503,13 @@ def test_a_query_that_is_no_text_is_wrong_use(traced: Path) -> None:
         ("hang nosuch --db {db}", 3, "nosuch: no such file or folder, and no run of {db}"),
         ("hang nosuch.log --db {db}", 3, "nosuch.log: no such file or folder. Check the path."),
         ("hang nosuch --db absent.db", 3, "nosuch: no such file or folder. Check the name."),
+        ("sql q --limit 5 --db {db}", 2, "No such option: --limit. Write LIMIT in the query"),
+        ("record -o r.html -- true", 2, "No such option: -o. Write --html"),
+        ("replay -o r.csv", 2, "No such option: -o. Write --csv"),
+        ("merge nosuch.db --db new.db", 3, "nosuch.db: no such store. Check the path."),
+        ("whatif fusion --label x --db absent.db", 3, "absent.db: no such store."),
+        ("ingest trace {db} --db absent.db", 3, "It is a store: name it with --db {db}."),
+        ("ingest {db} --db absent.db", 3, "It is a store: name it with --db {db}."),
         ("runs list --db {db}", 2, "'collscope runs' alone lists the runs"),
     ],
 )
@@ -589,6 +596,32 @@ def test_the_variable_names_the_machine_of_every_command(
     done = collscope(*command.format(**paths).split())
     assert (done.code, done.out) == (3, "")
     assert "system 'nosuch': not known." in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("ingest", "auto", ""), 3), (("ingest", "log", ""), 3), (("hang", ""), 3),
+        (("replay", ""), 3), (("watch", ""), 2), (("sanitize", "", "out"), 2),
+        (("merge", "", "--db", "new.db"), 2),
+        (("msccl", ""), 3), (("report", "-o", ""), 2), (("report", "--plot", ""), 2),
+        (("report", "--db", ""), 2),
+    ],
+)  # fmt: skip
+def test_an_empty_name_is_not_the_current_folder(
+    samples: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    code: int,
+) -> None:
+    """As of "$LOGS" where LOGS is not set."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(samples / "nccl/ddp/rank0.log", tmp_path)
+    done = collscope(*words)
+    assert (done.code, done.out) == (code, "")
+    assert " is empty" in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["rank0.log"]
 
 
 def test_the_version_has_a_short_option() -> None:
