@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import BinaryIO
 
 from collscope.errors import InputError
 
+CLOSED = "standard output: closed. Open it, or write to a file with -o."
 _SQLITE = b"SQLite format 3\0"  # sqlite.org/fileformat2.html, 1.3.1
 # The first bytes of a journal and of a write-ahead log (sqlite.org/fileformat2.html, 3 and 4.1);
 # the index of the log has none, and goes by its name.
@@ -148,6 +150,17 @@ def _head(path: str) -> bytes:
             return file.read(len(_SQLITE))
     except OSError:
         return b""
+
+
+def binary_standard_output() -> BinaryIO:
+    """Standard output for bytes.
+
+    raises  InputError where it is closed
+    """
+    # A shell's `>&-` leaves None there, whatever the stubs say.
+    if sys.stdout is None:
+        raise InputError(CLOSED)
+    return sys.stdout.buffer
 
 
 @contextmanager

@@ -12,7 +12,14 @@ import typer
 
 from collscope.cli.values import complete_run
 from collscope.errors import InputError, UsageError
-from collscope.outputs import replaced, require_folder, require_output, write_file
+from collscope.outputs import (
+    CLOSED,
+    binary_standard_output,
+    replaced,
+    require_folder,
+    require_output,
+    write_file,
+)
 from collscope.writing import as_utf8, folded, one_line, visible
 
 if TYPE_CHECKING:
@@ -175,7 +182,7 @@ def write_bytes(data: bytes, output: Path | None) -> None:
     """
     try:
         if output is None:
-            sys.stdout.buffer.write(data)
+            binary_standard_output().write(data)
             sys.stdout.flush()
         else:
             with replaced(output) as file:
@@ -183,8 +190,10 @@ def write_bytes(data: bytes, output: Path | None) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        where = "standard output" if output is None else str(output)
-        raise InputError(f"{where}: {error.strerror}. Name another file with -o.") from error
+        if output is None:
+            discard_output(sys.stdout)
+            raise InputError(write_error_message(error)) from error
+        raise InputError(f"{output}: {error.strerror}. Name another file with -o.") from error
 
 
 def append(text: str, output: Path) -> None:
@@ -224,9 +233,8 @@ def print_stderr(text: str) -> None:
 
 
 def _print(text: str) -> None:
-    # A shell's `>&-` leaves None there, whatever the stubs say.
-    if sys.stdout is None:
-        raise InputError("standard output: closed. Open it, or write to a file with -o.")
+    if sys.stdout is None:  # a shell's `>&-`, whatever the stubs say
+        raise InputError(CLOSED)
     encoding = sys.stdout.encoding or "utf-8"
     try:
         # A terminal of another encoding shows ? for what it has not.

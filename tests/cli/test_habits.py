@@ -320,6 +320,42 @@ def test_a_closed_pipe_is_no_regression(traced: Path, command: str) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "export perfetto d -o -", "report d", "sql 'select 1 a' --format parquet",
+        "runs --format jsonl", "sql 'select 1 a'",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("target", "message"), [("/dev/full", b"No space left on device"), ("&-", b"closed. Open it")]
+)
+def test_standard_output_that_takes_nothing(
+    traced: Path, command: str, target: str, message: bytes
+) -> None:
+    shell = f"{sys.executable} -m collscope {command} --db {traced} >{target}"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr.count(b"\n")) == (3, 1)
+    assert done.stderr.startswith(b"collscope: standard output: ")
+    assert message in done.stderr
+
+
+def test_ctrl_c_while_modules_load_leaves_no_traceback() -> None:
+    script = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from collscope.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 def test_a_long_time_limit_is_none(traced: Path) -> None:
     for limit in ("1e12", "inf"):
         found = program("sql", "select 1 a", "--timeout", limit, "--db", traced)
