@@ -15,7 +15,7 @@ _SHOWN = (Severity.ERROR, Severity.DATA_LOSS, Severity.NOTICE)
 _USED = ("added", "replaced", "known")
 _MOST_LINES = 20  # inputs that each have one
 _MOST_REASONS = 10  # why inputs were skipped
-_MOST_LABELS = 5  # of a line
+_MOST_LABELS = 3  # of a line
 _MOST_MESSAGES = 3  # of one code that each have a line
 _ONE = {"copies": "copy", "classes": "class"}  # singulars that do not just lose an s
 

@@ -28,6 +28,7 @@ _DEFAULT_THRESHOLDS = "64K..256M*2"
 _DEFAULT_COUNTS = "1..64*2"
 _ISOLATED = "isolated"
 _MAIN = "main"
+_ANY = "SELECT 1 FROM calls WHERE run = ? AND op = 'AllReduce' LIMIT 1"
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -55,7 +56,7 @@ def make_job(request: FusionRequest) -> Job:
 
     raises  UsageError for options that exclude each other; InputError for an unusable source
     """
-    if request.layers is None and request.run is None:
+    if request.layers is None and request.run is None and _has_main(request.db):
         request = replace(request, run=_MAIN)
     if (request.layers is None) == (request.run is None):
         raise UsageError("whatif fusion: give either --layers FILE or --run LABEL.")
@@ -87,6 +88,12 @@ def make_job(request: FusionRequest) -> Job:
         present,
         (*_run_notes(step), *_overlap_notes(request, step, production)),
     )
+
+
+def _has_main(db: Path) -> bool:
+    """Whether a store has all-reduces of the run that commands take where none is named."""
+    with reading(db) as connection:
+        return connection.execute(_ANY, (_MAIN,)).fetchone() is not None
 
 
 def _run_notes(step: RecordedStep | None) -> tuple[Note, ...]:
