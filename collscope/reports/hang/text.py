@@ -60,6 +60,11 @@ def render_hang(verdict: Verdict, fmt: str) -> str:
     return to_readable(fmt, "collscope hang", [Section("", (rows,))])
 
 
+def verdict_line(verdict: Verdict) -> str:
+    """The verdict in a line."""
+    return ": ".join(("hang", *verdict_lines(verdict)[0]))
+
+
 def verdict_lines(verdict: Verdict) -> list[tuple[str, str]]:
     """Head and text of each line."""
     lines = []
