@@ -1,6 +1,7 @@
 """`collscope bench backends` beside an independent loop, its peer, in one process group.
 
     torchrun --nproc-per-node 2 benchmarks/gpu/backends_peer.py OUT.csv [POINTS [ROUNDS [SECONDS]]]
+    SAME=1 torchrun …    # with the tool's compute
     python benchmarks/gpu/backends_peer.py --beside OUT.csv [OUT.csv ...]    # needs no torch
 
 The peer times the same quantity by another method, with code, memory and compute of its own: what
@@ -12,7 +13,9 @@ ends a launch cancels out. The same without the calls is taken off. Time of the 
 Tool and peer take turns: in each round every backend is timed by both, first by one, then first by
 the other. The peer's samples are divided into the first and the second half of the rounds: how far
 their medians differ is the peer's repeatability, below which no comparison can be. POINTS as of
-backends_worker.py. Points that do not begin within SECONDS are left out.
+backends_worker.py. Points that do not begin within SECONDS are left out. With SAME the peer has the
+tool's layer as compute, and each method also times the other's memory: so it shows what a
+difference comes from.
 
 OUT.csv: bytes, datatype, backend, compute, who, round, us.
 """
@@ -40,6 +43,7 @@ ROUNDS = 12
 SHORT, LONG, LAUNCHES = 8, 40, 6
 WIDTH, LAYERS = 4096, 12
 KINDS = (tool.LAYER, tool.COPY)
+SAME = bool(os.environ.get("SAME"))
 
 
 def calls_of(torch: Any, count: int, dtype: Any) -> Iterator[tuple[str, Any, Callable[[], Any]]]:
@@ -74,10 +78,13 @@ class Peer:
     """The independent loop at one point with one backend and one compute."""
 
     def __init__(self, torch: Any, host: Any, weights: Any, work: Any) -> None:
-        """`work`: data, call, compute."""
+        """`work`: data, call, and the kind of compute; without weights the compute itself."""
         self._torch, self._host = torch, host
         data, call, kind = work
-        before, after = layer(torch, data, weights) if kind == tool.LAYER else copy(torch, data)
+        if weights is None:
+            before, after = kind
+        else:
+            before, after = layer(torch, data, weights) if kind == tool.LAYER else copy(torch, data)
 
         def with_call() -> None:
             before()
@@ -160,6 +167,9 @@ def timers_at(
         except tool.RefusedError as error:
             print(f"{point.size_bytes} {name}: {error}", file=sys.stderr)
             continue
+        if SAME and ready.launches:
+            yield (name, tool.LAYER), crossed(job, host, ready, (data, call))
+            continue
         for kind in [kind for kind in KINDS if kind in ready.launches]:
             launches = ready.launches[kind]
             number = tool.launches_for(tool.graph_us(job, launches[0], 1))
@@ -171,6 +181,23 @@ def timers_at(
                     "peer": peer.sample_us,
                 },
             )
+
+
+def crossed(
+    job: tool.Job, host: Any, ready: tool.Ready, own: tuple[Any, Callable[[], Any]]
+) -> dict[str, Callable[[], float]]:
+    """Both methods on the memory of both, behind the tool's layer."""
+    found = {}
+    theirs = ready.prepared.data, ready.prepared.call
+    made = job.machine.timed(ready.prepared._replace(data=own[0], call=own[1]), tool._CALLS)
+    for memory, launches in (("", ready.launches), ("-peers-memory", made)):
+        number = tool.launches_for(tool.graph_us(job, launches[tool.LAYER][0], 1))
+        sample = functools.partial(tool.sample_us, job, launches[tool.LAYER], number)
+        found[f"tool{memory}"] = sample
+    for memory, (data, call) in (("", own), ("-tools-memory", theirs)):
+        peer = Peer(job.torch, host, None, (data, call, job.machine._layer(data)))
+        found[f"peer{memory}"] = peer.sample_us
+    return found
 
 
 def measure(out: str, points: Sequence[tool.Point], rounds: int, seconds: float) -> None:
@@ -209,9 +236,9 @@ def measure(out: str, points: Sequence[tool.Point], rounds: int, seconds: float)
             names = list(timers)
             for place in range(len(names)):
                 key = names[(place + number) % len(names)]
-                for who in ("tool", "peer") if number % 2 else ("peer", "tool"):
-                    us = timers[key][who]()
-                    rows.append([point.size_bytes, point.datatype, *key, who, number, us])
+                for who, take in list(timers[key].items())[:: 1 if number % 2 else -1]:
+                    row = [point.size_bytes, point.datatype, *key, who, number, take()]
+                    rows.append(row)
         if dist.get_rank() == 0:
             write(out, rows)
     sys.stdout.flush()

@@ -3,15 +3,17 @@
 # beside the steps of jobs (backends_job.py), and beside its peer (backends_peer.py).
 # OUT/inference.tar.xz and OUT/inference.txt; about 220 seconds; needs PyTorch.
 #
-#   benchmarks/gpu/inference.sh OUT [END]
+#   benchmarks/gpu/inference.sh OUT [END [MODELS]]
 #
-# END: seconds after which nothing further begins.
+# END: seconds after which nothing further begins. MODELS: as of backends_job.py, in place of the
+# first ones; then job_sizes.py is left out, and the peer has the tool's compute.
 set -uo pipefail
 out=$(realpath "${1:?folder}") end=${2:-205}
 here=$(dirname "$(realpath "$0")")
 worker=$here/../../collscope/bench/backends_worker.py
 work=$(mktemp -d)
-models="mlp:5120:28:Bfloat16:4,24,96,200 llama:3072:16:Float16:2,40,128,320 mlp:2048:32:Float32:8,64,256"
+models=${3:-"mlp:5120:28:Bfloat16:4,24,96,200 llama:3072:16:Float16:2,40,128,320 mlp:2048:32:Float32:8,64,256"}
+[ -z "${3:-}" ] || export SAME=1
 begin=$SECONDS
 
 run() { # LIMIT PROGRAM ARGUMENTS: a program that fails does not keep the others out
@@ -33,7 +35,7 @@ bench() { # NUMBER
 
 {
     nvidia-smi --query-gpu=name,driver_version,clocks.sm --format=csv
-    run 50 "$here/job_sizes.py" "$work/sizes" 30
+    [ -n "${SAME:-}" ] || run 50 "$here/job_sizes.py" "$work/sizes" 30
     bench 0
     run 70 "$here/backends_job.py" "$work/steps" "$models" 45
     bench 1
