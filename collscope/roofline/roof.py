@@ -322,8 +322,8 @@ class Roofs:
             )
         if roof.regime == "latency":
             return start + (
-                "Its latency is an estimate: other algorithms or releases, graphs, or overlapping"
-                " calls can be faster."
+                "Its latency at this size is an estimate: other algorithms or releases, graphs, or"
+                " overlapping calls can be faster."
             )
         shaped = self._shape(work)
         busbw = bus_bandwidth(

@@ -9,6 +9,7 @@ from collscope.reports.calls.answer import MIB, Bin, ClassRow, CommunicatorRow, 
 from collscope.reports.rendering.layout import (
     BAR,
     NUMBER,
+    PROSE,
     TEXT,
     WORD,
     Table,
@@ -160,7 +161,7 @@ def _histogram_table(histogram: Histogram) -> Table:
         ("% calls", NUMBER),
         ("total MiB", NUMBER),
         ("", BAR),
-        ("calls per operation", TEXT),
+        ("calls per operation", PROSE),
     ]
     every = sum(row.calls for row in histogram.bins)
     # of the many powers of two those without calls are left out
@@ -215,7 +216,7 @@ def communicators(rows: Sequence[CommunicatorRow]) -> Iterable[str | Table]:
         ("matched by", TEXT),
         ("calls each", NUMBER),
         ("MiB each", NUMBER),
-        ("calls per operation", TEXT),
+        ("calls per operation", PROSE),
     ]
     groups = _siblings(rows)
     shown = groups[:_MOST_COMMUNICATORS]

@@ -187,8 +187,8 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
             "that serves one size or takes too long. Too long: the mean is over three times that, "
             "and over twice the class's time."
         )
-        sources = "; ".join(dict.fromkeys(map(largest_message, judged_run.kernels)))
-        yield f"largest message: of the classes that a kernel serves ({sources})."
+        sources = "; ".join(map(largest_message, judged_run.kernels))
+        yield f"largest message that each kernel serves, from the first row on: {sources}."
     if judged_run.metrics:
         yield _metric_table(judged_run.metrics)
         yield from _metric_words(judged_run.metrics)
@@ -432,7 +432,7 @@ def _uplift(found: Uplift, which: str, report: Report) -> Iterable[str | Item]:
 def largest_message(kernel: ProfileKernel) -> str:
     """Where the largest message comes from that a kernel can serve."""
     if kernel.served_class is None:
-        return "RCCL's stock MSCCL algorithms (not valid with other algorithm files)"
+        return "of RCCL's stock MSCCL algorithms, if no other algorithm files are used"
     return f"class {kernel.served_class}"
 
 

@@ -36,9 +36,9 @@ _STEP_FROM = {
     "given": "as given at ingest",
 }
 _PARTS_NOTE = (
-    "us a step: means over the steps and the ranks; the step itself is that of the rank with "
-    "the longest steps. All rows but the second are as recorded, with the profiler. Waiting "
-    "is summed over the collectives. The variation of waiting, exposed and idle time between "
+    "us a step. The step is the mean of the rank with the longest steps; all other rows are means "
+    "over steps and ranks. All rows but the second are as recorded, with the profiler. Waiting is "
+    "summed over the collectives. The variation of waiting, exposed and idle time between "
     "two recordings is not known, so they have no interval."
 )
 _RANKS_NOTE = (
@@ -113,9 +113,9 @@ def _profiler(traced: TracedParts) -> Iterator[str]:
 
 def _kernels(traced: TracedParts, short: Mapping[str, str], ratios: bool) -> Iterator[str | Table]:
     yield (
-        "us a step with its waiting, the mean over the ranks. A rank's kernel can end before the "
-        "call does on its last rank, and so be shorter than the transfer. Like waiting, it has no "
-        "interval."
+        "Kernel time with waiting, us a step, the mean over the ranks. A rank's kernel can end "
+        "before the call does on the last rank, so it can be shorter than the transfer. There is "
+        "no interval, because the variation of waiting is not known."
     )
     columns = [("class", TEXT), ("size B", NUMBER), ("ranks", NUMBER)]
     for place, label in enumerate(short.values()):

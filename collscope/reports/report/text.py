@@ -113,7 +113,7 @@ def _answer(report: Report) -> Iterable[str]:
     elif not header.calls:
         yield "No calls: the run has no log with COLL lines (collscope ingest log PATH)."
     if report.classes and report.classes[0].op is not Op.UNKNOWN:
-        yield f"Largest class: {_most(report.classes[0])}."
+        yield f"{_first_by(report)}: {_most(report.classes[0])}."
     if any(row.split_ns for row in report.classes) or (
         report.classes and all(row.kernel_ns for row in report.classes)
     ):
@@ -227,13 +227,21 @@ def _size(header: Header, *, at_least: bool) -> str:
     return f"{sentence[0].upper()}{sentence[1:]}"
 
 
+def _first_by(report: Report) -> str:
+    """What the first class has the most of."""
+    first = report.classes[0]
+    if all(row.kernel_ns for row in report.classes):
+        return "Class with the most kernel time"
+    return "Class with the most transfer and waiting" if first.split_ns else "Largest class"
+
+
 def _most(row: ClassRow) -> str:
     # the first class is the largest part of this: time where it is known, else bytes
     part = ""
     if row.kernel_ns:
         some = (row.seen_calls or row.calls) < row.calls
         seen = f" in the {row.seen_calls} that are timed" * some
-        part = f", {format_time(row.kernel_ns)} of kernel time{seen}"
+        part = f", {format_time(row.kernel_ns)} over all ranks{seen}"
     elif row.share_of_bytes is not None:
         part = f", {100 * row.share_of_bytes:.1f} % of the run's bytes"
     return f"{class_words(row)}, {count(row.calls, 'call')}{part}"
