@@ -235,8 +235,8 @@ def test_a_class_without_a_count_is_named_by_what_is_known() -> None:
     for _ in range(2):
         store.kernel(call, source, transfer_ns=1000, wait_ns=9000)
     assert _only(store, "waiting_dominates").detail == (
-        "Of 20 us over all ranks, 18 us is waiting for the last rank, most of it in AllReduce, "
-        "size not known, on 2 ranks."
+        "Of 20 us over all ranks, 18 us is waiting for the last rank, the largest part (18 us) in "
+        "AllReduce, size not known, on 2 ranks."
     )
 
 
@@ -250,7 +250,9 @@ def test_a_rank_that_lacks_all_calls_from_one_on_has_stopped() -> None:
     said = "its last call is number 6 (AllReduce of 1024 Float32) of 10"
     assert finding.title == f"rank 1 stopped: {said}"
     assert finding.evidence == (Evidence("a.log", None, None),)
-    assert "communicator 1 rank 1: 1;" in _only(store, "missing_calls").detail  # the one between
+    assert (
+        "Missing calls: communicator 1 rank 1: 1." in _only(store, "missing_calls").detail
+    )  # the one between
     silent = StoreBuilder()
     _, comm = silent.group()
     # Without a log, of a trace: it may end before others.

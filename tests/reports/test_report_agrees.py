@@ -103,5 +103,5 @@ def test_a_message_is_whole_without_a_terminal(job: tuple[Store, str]) -> None:
 def test_verdict_and_tables_judge_by_one_system(job: tuple[Store, str]) -> None:
     store, text = job
     assert store.report().judgement.roof == "h200 reachable"  # the traced GPUs are H200
-    assert "reachable: h200 reachable, the system of the traced GPUs" in text
+    assert "Reachable speeds: those of system h200, which the traced GPUs are of" in text
     assert "ingest the job's logs too" not in text

@@ -127,7 +127,7 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
     listed = "; ".join(
         f"{k.name.partition('(')[0]}: mean {k.mean_ns / 1000:.0f} us, "
         f"{k.mean_ns / k.roof_ns:.0f} times the {k.roof_ns / 1000:.1f} us that its largest message "
-        f"needs at reachable speed ({format_size(k.served_bytes)}, by {largest_message(k)})"
+        f"needs at reachable speed ({format_size(k.served_bytes)}: {largest_message(k)})"
         for k in kernels[:_MOST]
     )
     yield Finding(

@@ -124,8 +124,8 @@ def _stock_msccl(limit: int, roofs: AnyRoofs) -> _Largest | None:
 def _largest_class(name: KernelName, judged: Sequence[Judged]) -> _Largest | None:
     """The class with the longest roof time among those that the kernel's name allows."""
     fitting = [j for j in judged if j.roof is not None and _may_serve(name, j)]
-    # A traced kernel served the classes that were traced.
-    fitting = [j for j in fitting if j.kernel_ns] or fitting
+    # Kernels of a trace served the classes that it shows.
+    fitting = [j for j in fitting if j.kernel_ns or not j.counted] or fitting
     slowest = max(fitting, key=lambda j: j.roof.time_ns if j.roof else 0.0, default=None)
     if slowest is None or slowest.roof is None:
         return None

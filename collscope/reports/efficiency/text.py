@@ -432,7 +432,7 @@ def _uplift(found: Uplift, which: str, report: Report) -> Iterable[str | Item]:
 def largest_message(kernel: ProfileKernel) -> str:
     """Where the largest message comes from that a kernel can serve."""
     if kernel.served_class is None:
-        return "of RCCL's stock MSCCL algorithms, if no other algorithm files are used"
+        return "RCCL's stock MSCCL algorithms, if no other algorithm files are used"
     return f"class {kernel.served_class}"
 
 
