@@ -2,7 +2,8 @@
 
 Recorded beside NCCL's log and a Kineto trace: mixed, ddp, fsdp, graph, late. Without either: cost
 (levels alternate every 20 steps within one process) and small (a loop of 8 KiB AllReduces); turns
-(the same loops by processes with no plugin and with each level, which take turns: two ranks each).
+(the same loops by processes with no plugin and with each level, which take turns: two ranks each);
+kernels (durations of AllReduces in a Kineto trace, with events of kernels and without).
 OUT/CASE.rounds.json has the time of each round. A bar holds if the upper end of `paired` does: of
 the differences of two levels in the same round the median, and its 95 % interval.
 """
@@ -296,6 +297,44 @@ def small(group: dist.ProcessGroup | None) -> Step:
     return lambda: dist.all_reduce(data, group=group)
 
 
+def kernels() -> None:
+    """Durations of AllReduces in a trace, by bytes and level: the shortest of the ranks, in us."""
+    set_level, repeats, kept = level_setter(), 12, 10
+    buffers = [torch.ones(n, device=device) for n in (2048, 256 << 10, 2 << 20, 6 << 20, 16 << 20)]
+    for data in buffers:
+        dist.all_reduce(data)
+    torch.cuda.synchronize()
+    rounds = 10
+    with profile(activities=[ProfilerActivity.CUDA]) as p:
+        for _ in range(rounds):
+            for level in ("off", "all"):
+                set_level(level)
+                for data in buffers:
+                    for _ in range(repeats):
+                        dist.all_reduce(data)
+                        torch.cuda.synchronize()
+    path = out / f"kernels.rank{rank}.json"
+    p.export_chrome_trace(str(path))
+    events = [e for e in json.loads(path.read_text())["traceEvents"] if e.get("cat") == "kernel"]
+    events.sort(key=lambda e: e["ts"])
+    own = [e["dur"] for e in events if "nccl" in e["name"]]
+    every: list[list[float]] = [[]] * world
+    dist.all_gather_object(every, own)
+    if rank == 0:
+        shortest = iter([min(calls) for calls in zip(*every, strict=True)])
+        medians: dict[str, list[float]] = {}
+        for _ in range(rounds):
+            for level in ("off", "all"):
+                for data in buffers:
+                    block = [next(shortest) for _ in range(repeats)][repeats - kept :]
+                    medians.setdefault(f"{data.nbytes} {level}", []).append(
+                        statistics.median(block)
+                    )
+        line = {"case": case, "setting": os.environ.get("SETTING", "")}
+        times = {name: sorted(found) for name, found in medians.items()}
+        print("COST " + json.dumps({**line, "us": times}), flush=True)
+
+
 def report_cost(found: dict[str, list[float]], steps: int, name: str = case) -> None:
     """Rounds into a file, and what they amount to as a line."""
     if rank == 0:
@@ -354,6 +393,8 @@ if case == "turns":
     sys.stdout.flush()
 elif case in ("cost", "small"):
     measured()
+elif case == "kernels":
+    kernels()
 else:
     recorded()
 dist.destroy_process_group()

@@ -13,7 +13,7 @@ here=$(dirname "$(realpath "$0")")
 root=$(realpath "$here/../..")
 work=$(mktemp -d)
 begin=$SECONDS
-all=mixed/all,late/all,graph/all,ddp/all,fsdp/all,cost,small,turns,fsdp/sampled,mixed/proxy
+all=mixed/all,late/all,graph/all,ddp/all,fsdp/all,cost,small,kernels,turns,fsdp/sampled,mixed/proxy
 
 plugin=$work/libcollscope-recorder.so
 g++ -std=c++20 -O2 -DNDEBUG -fPIC -fvisibility=hidden -fvisibility-inlines-hidden -shared \
@@ -44,7 +44,7 @@ of_library() { # NAME LIBRARY CASES
     for one in $(tr , ' ' <<<"$3"); do
         name=${one%/*} level=${one#*/}
         case $one in
-        cost | small) run 120 "${RANKS:-2}" "$name" "$folder/$name" "$library" SETTING="$1" ;;
+        cost | small | kernels) run 120 "${RANKS:-2}" "$name" "$folder/$name" "$library" SETTING="$1" ;;
         turns) run 150 10 turns "$folder/turns" "$library" SETTING="$1" ;;
         *)
             run 90 "${RANKS:-2}" "$name" "$folder/$name-$level" "$library" \

@@ -119,6 +119,30 @@ def test_a_scatter_of_microseconds_makes_nobody_late() -> None:
     assert not any(late.named for _, _, late in found.ranks)
 
 
+def named(late_calls: int, stop_us: int) -> list[int]:
+    """Ranks that are named: rank 1 is 30 us late to calls, rank 0 to others, and to the last."""
+    late = [[0, 30]] * late_calls + [[30, 0]] * (CALLS - 1 - late_calls) + [[stop_us, 0]]
+    ranks = []
+    for rank in range(2):
+        calls = tuple(recording(rank, one).calls[c] for c, one in enumerate(late))
+        ranks.append(RecordedCalls("own_recorder", calls, rank=rank))
+    return [one.rank for _, _, one in waits_of(ranks).ranks if one.named]
+
+
+@pytest.mark.parametrize("stop_us", [300, 1_700])
+def test_one_stop_of_another_rank_hides_no_late_rank(stop_us: int) -> None:
+    # Rank 1 is late by 570 us in all. Without the stop it has all lateness, with it 66 or 25 %.
+    assert named(CALLS - 1, stop_us) == [1]
+
+
+def test_beside_a_stop_that_is_nearly_all_nobody_is_named() -> None:
+    assert named(CALLS - 1, 2_280) == []  # 570 us are 20 % of all lateness
+
+
+def test_a_stop_names_nobody_who_is_last_in_turn() -> None:
+    assert named(CALLS // 2, 600) == []
+
+
 def test_a_process_with_several_ranks_is_no_rank() -> None:
     pairs = []
     for own in ((0, 1), (2, 3)):
@@ -194,6 +218,19 @@ def test_a_report_of_inspectors_times(tmp_path: Path) -> None:
     text = collscope("report", "--db", db).out
     assert "Rank 1 arrives last in 30 of 30 calls" in text
     assert "by the recordings) is 62.5 %" in text
+
+
+def test_a_report_names_the_late_rank_and_the_other_ones_stop(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        # Rank 1 is 200 us late to 29 calls; once rank 0 is 4 ms late: 4000 of 9800 us.
+        lasts = [260 if rank == 0 else 60] * 29 + [60 if rank == 0 else 4060]
+        lines = [json.dumps(record(rank, seq, us)) for seq, us in enumerate(lasts)]
+        (tmp_path / f"node-1-pid{rank}.log").write_text("\n".join(lines))
+    db = tmp_path / "a.db"
+    assert collscope("ingest", "auto", *tmp_path.glob("*.log"), "--db", db).code == 0
+    text = " ".join(collscope("report", "--db", db).out.split())
+    assert "rank 1 is late: other ranks wait" in text
+    assert "Rank 0 came 4 ms late to one call, 41 % of all lateness" in text
 
 
 def test_the_share_of_the_sample(samples: Path, tmp_path: Path) -> None:
