@@ -421,7 +421,8 @@ def _notes(seen: Collector, named: _Named) -> list[Diagnostic]:
         message = (
             "Collective kernels launched by a CUDA or HIP graph are known by name only: PyTorch "
             "records no sizes and groups when a graph runs. NCCL's log has them where the graph "
-            "is captured: record it as well (collscope record)."
+            "is captured: record it as well (collscope record). So has a trace with CPU activities "
+            "that holds the capture."
         )
         message = f"{message} {named.why}".rstrip()
         found.append(Diagnostic(Severity.NOTICE, "graph_collectives", message, count=in_graphs))
