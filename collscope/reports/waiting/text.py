@@ -148,8 +148,8 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
     )  # fmt: skip
     yield (
         "last in: calls at which the rank arrived last, by more than the clocks' error. typically "
-        "late: after the second-last rank; half of its lateness is in calls where it was this late "
-        "or later. late % of all: its part of the lateness of all ranks. costs others: how much "
+        f"late: after the {'other' if len(ranks) == 2 else 'second-last'} rank; half of its "
+        "lateness is in calls where it was this late or later. late % of all: its part of the lateness of all ranks. costs others: how much "
         f"less other ranks would wait {in_time(ranks)}."
     )
     if len(ranks) > len(shown):
