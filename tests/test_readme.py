@@ -26,7 +26,7 @@ def test_the_recipe_ends_at_the_answers_shown(recorded_jobs: Path, tmp_path: Pat
         r"step\s+would\s+be\s+([\d.]+ %)\s+shorter\s+at\s+most", README.read_text("utf-8")
     )
     assert gain is not None
-    assert re.search(rf"% shorter\s+\([\d.]+ to {gain[1]}\)", collscope(*asked).out)
+    assert re.search(rf"% shorter\s+\(at\s+most\s+{gain[1]}\)", collscope(*asked).out)
     assert prediction in collscope("predict", "--with", "ch2", "--step-ms", "80.6", *db).out
 
 
