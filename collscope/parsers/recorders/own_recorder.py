@@ -468,7 +468,11 @@ class _Reader:
         elements = parse_int(count)
         if api is not None and api.func == name:
             # The library counts some operations in bytes, whatever the type of the call.
-            if _bytes(count, type_name) != _bytes(api.count, api.datatype):
+            size, wanted = _bytes(count, type_name), _bytes(api.count, api.datatype)
+            if wanted is None:
+                # NCCL has names for all types but one, of a byte.
+                elements, type_name = parse_int(api.count), "ncclUint8" if size == api.count else ""
+            elif size != wanted:
                 self.notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, None)
                 elements, type_name = None, ""
             else:
