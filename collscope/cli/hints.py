@@ -14,10 +14,13 @@ _COMMANDS = {
     "help": "collscope --help, or collscope COMMAND --help",
     **dict.fromkeys(("add", "import", "insert", "load", "read"), "collscope ingest PATH"),
     **dict.fromkeys(("analyse", "analyze", "show", "stats", "summary", "view"), "collscope report"),
-    **dict.fromkeys(("list", "ls"), "collscope runs"),
+    **dict.fromkeys(("describe", "info", "inspect", "list", "ls"), "collscope runs"),
     **dict.fromkeys(("query", "tables", "views", "schema"), "collscope sql"),
     "diff": "collscope compare A B",
     "perfetto": "collscope export perfetto",
+    "open": "collscope export perfetto RUN -o trace.json --open",
+    "serve": "datasette STORE, or collscope mcp for an assistant",
+    "completion": "collscope --install-completion",
     "simulate": "collscope predict",
     "delete": "collscope runs rm RUN",
     "rm": "collscope runs rm RUN",
@@ -28,6 +31,8 @@ _OUTPUTS = ("--html", "--csv", "--out")  # of commands without -o
 _OPTIONS = {
     **{f"--{name}": f"--format {name}" for name in _FORMATS},
     "--markdown": "--format md",
+    **dict.fromkeys(("-t", "--table"), "--format text"),
+    "--all": "--top 0",
     "--nl": "--format jsonl",
     "-f": "--format",
     "--output-format": "--format",
@@ -57,8 +62,14 @@ def is_sqlite(path: str) -> bool:
         return False
 
 
-def instead_of_command(word: str) -> str | None:
-    """What to run instead of an unknown command; None where no command is similar."""
+def instead_of_command(words: Sequence[str]) -> str | None:
+    """What to run instead of an unknown command; None where no command is similar.
+
+    words  of the command line, the unknown command first
+    """
+    word = words[0]
+    if word == "help" and len(words) > 1:
+        return f"Run collscope {shlex.join(words[1:])} --help."
     if is_sqlite(word):
         return f"Run 'collscope report --db {shlex.quote(word)}'."
     if is_path(word):
@@ -100,6 +111,8 @@ def correct(error: Any, words: Sequence[str]) -> None:  # noqa: ANN401 - click's
     if name is None:
         if error.message.startswith("Got unexpected extra argument"):
             error.message += _instead_of_argument(error, words)
+        elif error.message.startswith("No such command") and error.ctx.parent is not None:
+            error.message += f" Commands: {', '.join(error.ctx.command.commands)}."
     elif (message := _instead_of_option(error, name)) is not None:
         error.message = message
         error.possibilities = None
@@ -134,6 +147,8 @@ def _instead(name: str, context: Any) -> str | None:  # noqa: ANN401 - click's c
 
 def _option_for_output(context: Any) -> str | None:  # noqa: ANN401 - click's context
     """The option that names the output of a command without -o; None where it has no such."""
+    if context is not None and any(word in context.command_path for word in (" ingest", " merge")):
+        return "--db"
     return next((option for option in _OUTPUTS if _has(context, option)), None)
 
 
@@ -147,6 +162,8 @@ def _instead_of_argument(error: Any, words: Sequence[str]) -> str:  # noqa: ANN4
         return f". Write --run {shlex.quote(run)}" if run in words else ""  # one word
     if error.ctx is not None and error.ctx.info_name == "sql":
         return ". Write the query as one argument, in quotes"
+    if error.ctx is not None and error.ctx.info_name == "report":
+        return ". It takes one run; collscope compare A B takes two"
     return ""
 
 
