@@ -618,6 +618,16 @@ def test_ctrl_c_ends_a_query(timeout_s: float | None) -> None:
     assert seen == []
 
 
+def test_the_variable_names_the_run_of_a_whatif(
+    traced: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fusion = ("whatif", "fusion", "--label", "x", "--db", traced)
+    monkeypatch.setenv("COLLSCOPE_RUN", "nosuch")
+    assert "no run 'nosuch' (runs: 'd', 'l', 'main')" in collscope(*fusion).err
+    assert "nosuch" not in collscope(*fusion, "--run", "d").err
+    assert "nosuch" not in collscope(*fusion, "d").err
+
+
 def test_only_options_that_are_spelled_alike_are_offered(traced: Path) -> None:
     for words in ("compare d l --limit 3", "compare d l --top 3", "replay --out x"):
         assert "Possible options" not in collscope(*words.split(), "--db", traced).err
