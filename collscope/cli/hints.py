@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any
 
 # Commands of other tools that have another name here.
@@ -169,4 +168,6 @@ def _instead_of_argument(error: Any, words: Sequence[str]) -> str:  # noqa: ANN4
 
 def _is_near(given: str, option: str) -> bool:
     """Whether an option is spelled like what was given, apart from the hyphens of both."""
+    from difflib import get_close_matches
+
     return bool(get_close_matches(given.lstrip("-"), [option.lstrip("-")], cutoff=_NEAR))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from glob import has_magic
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -55,6 +54,8 @@ def paths_or_run(
 
     raises  UsageError where --run names another run; InputError for what is no name of either
     """
+    from glob import has_magic
+
     given = tuple(paths or ())
     alone = given[0] if len(given) == 1 else None
     if not alone or is_path(alone) or has_magic(alone):
