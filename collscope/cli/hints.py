@@ -18,11 +18,14 @@ _COMMANDS = {
     "diff": "collscope compare A B",
     "perfetto": "collscope export perfetto",
     "open": "collscope export perfetto RUN -o trace.json --open",
-    "serve": "datasette STORE, or collscope mcp for an assistant",
+    **dict.fromkeys(
+        ("gui", "serve", "ui", "web"), "datasette STORE, or collscope mcp for an assistant"
+    ),
+    **dict.fromkeys(("profile", "run", "launch"), "collscope record -- COMMAND"),
+    **{kind: f"collscope ingest {kind} PATH" for kind in ("log", "trace", "csv", "table")},
     "completion": "collscope --install-completion",
     "simulate": "collscope predict",
-    "delete": "collscope runs rm RUN",
-    "rm": "collscope runs rm RUN",
+    **dict.fromkeys(("delete", "drop", "remove", "rm"), "collscope runs rm RUN"),
 }
 _FORMATS = ("text", "md", "csv", "json", "jsonl", "html", "parquet", "junit", "github")
 _ROWS = ("-n", "--limit", "--rows", "--top")
@@ -38,9 +41,20 @@ _OPTIONS = {
     "--out": "-o",
     "--output-file": "-o",
     **dict.fromkeys(_ROWS, "--top"),
+    "-d": "--db",
     "--database": "--db",
+    **dict.fromkeys(("-q", "--quiet"), "--brief"),
     "--store": "--db",
     "--name": "--run",
+}
+_ANYWHERE = {  # whatever the command
+    **dict.fromkeys(("-V", "--version"), "Run collscope --version"),
+    **dict.fromkeys(("-v", "--verbose"), "collscope --debug COMMAND shows tracebacks"),
+    **dict.fromkeys(("--color", "--colour", "--no-color"), "Output has no colours"),
+    **dict.fromkeys(
+        ("--check", "--exit-code", "--fail-on", "--fail-under"),
+        "Run collscope check BASELINE CURRENT: its exit code is the verdict",
+    ),
 }
 _NEAR = 0.7
 _SQLITE = b"SQLite format 3\0"  # sqlite.org/fileformat2.html, 1.3.1
@@ -138,8 +152,8 @@ def _instead(name: str, context: Any) -> str | None:  # noqa: ANN401 - click's c
         return "Write < FILE for a query in a file, or --format FORMAT"
     if of_sql and name in _ROWS:
         return "Write LIMIT in the query"
-    if name in ("--version", "-V"):
-        return "Run collscope --version"
+    if name in _ANYWHERE:
+        return _ANYWHERE[name]
     option = _option_for_output(context) if name in ("-o", "--output") else _OPTIONS.get(name)
     return None if option is None or not _has(context, option) else f"Write {option}"
 

@@ -556,6 +556,20 @@ def test_a_query_that_is_no_text_is_wrong_use(traced: Path) -> None:
         ("report d l --db {db}", 2, "(l). It takes one run; collscope compare A B takes two"),
         ("report d --all", 2, "No such option: --all. Write --top 0"),
         ("sql q -t", 2, "No such option: -t. Write --format text"),
+        (
+            "report nosuch.db --db {db}",
+            2,
+            "report nosuch.db: no such run or file. Name a store with --db.",
+        ),
+        ("report d -d {db}", 2, "No such option: -d. Write --db"),
+        ("report d -q", 2, "No such option: -q. Write --brief"),
+        ("compare d l --no-color", 2, "Output has no colours"),
+        ("-v report d", 2, "collscope --debug COMMAND shows tracebacks"),
+        ("report d --exit-code", 2, "Run collscope check BASELINE CURRENT: its exit code"),
+        ("compare d l --fail-under 5", 2, "Run collscope check BASELINE CURRENT"),
+        ("profile python x.py", 2, "Run collscope record -- COMMAND."),
+        ("trace x.json", 2, "Run collscope ingest trace PATH."),
+        ("drop d", 2, "Run collscope runs rm RUN."),
         ("serve {db}", 2, "Run datasette STORE, or collscope mcp for an assistant."),
         ("runs list --db {db}", 2, "'collscope runs' alone lists the runs"),
     ],
@@ -735,6 +749,13 @@ def test_help_of_rows_says_what_the_formats_change(traced: Path) -> None:
     assert program(*query, "csv").stdout == b"a\n'=1\n"
     assert program(*query, "jsonl").stdout == b'{"a":"=1"}\n'
     assert list(json.loads(program(*query, "json").stdout)) == ["schema", "columns", "rows"]
+
+
+def test_a_method_of_stores_is_named_where_the_module_is_asked() -> None:
+    with pytest.raises(AttributeError, match=r"collscope\.open\('collscope\.db'\)\.report"):
+        library.report  # noqa: B018 - the look-up is what fails
+    with pytest.raises(AttributeError, match=r"has no attribute 'nosuch'$"):
+        library.nosuch  # noqa: B018
 
 
 def test_a_shell_completes_what_is_exported() -> None:
