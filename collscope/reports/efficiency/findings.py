@@ -8,7 +8,7 @@ from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.efficiency.judged_classes import JudgedClass
 from collscope.reports.efficiency.text import largest_message, most_words
 from collscope.reports.rendering.class_words import class_words, other_gpus_words
-from collscope.reports.rendering.share_words import fraction_words
+from collscope.reports.rendering.share_words import fraction_words, waiting_words
 from collscope.reports.report.answer import Finding, Report
 from collscope.reports.tolerances import (
     MIN_JOB_TO_ALONE,
@@ -17,7 +17,6 @@ from collscope.reports.tolerances import (
     SKEW_FACTOR,
     WORTH,
 )
-from collscope.reports.waiting.late_ranks_text import waiting_words
 from collscope.units import are, count, count_of, figure, format_size, format_time
 
 _MOST = 5

@@ -36,10 +36,10 @@ _DOUBTS = {
     "spread": "variation of the transfers",
     "unswapped": "collectives not comparable",
 }
-_MEANS = (
-    "The simulation gives each run the transfers of the other. Times are medians over these calls,"
-    " but means where the size is not known, because such a row mixes sizes."
+_MEDIANS = (
+    "The simulation gives each run the transfers of the other. Times are medians over these calls."
 )
+_MEANS = "They are means where the size is unknown: such a row mixes calls of several sizes."
 _OF_A_STEP = "launches, ms: of one step; ms is the summed time of these launches."
 # Parts smaller than this share of the largest one, or of the step, are left to the table.
 _NOTABLE, _SMALL = 0.2, 0.01
@@ -94,7 +94,9 @@ def _sections(explanation: Explained) -> list[Section]:
         sections.insert(1, Section("Kernels that differ", (_kernel_table(explanation), _OF_A_STEP)))
     sections.append(Section("Basis", tuple(_basis(explanation))))
     if explanation.classes:
-        body = (_class_table(explanation), _MEANS)
+        mixed = any(c.collective_class.size_bytes is None for c in explanation.classes)
+        words = " ".join((_MEDIANS, *((_MEANS,) if mixed else ())))
+        body = (_class_table(explanation), words)
         sections.append(Section("Transfers of collectives in both runs", body))
     return sections
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from collscope.model.profile import other_profilers
 from collscope.reports.calls.answer import compact_ranges
+from collscope.reports.rendering.share_words import waiting_words
 from collscope.reports.waiting.answer import GroupRow, StepRow, TimelineReport
 from collscope.reports.waiting.late_ranks_text import (
     matters,
     no_single_rank,
     short_late_sentence,
-    waiting_words,
 )
 from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import are, count, have, us_or_ms

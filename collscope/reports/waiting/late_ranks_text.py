@@ -27,16 +27,6 @@ NO_CAUSE = {
 }  # by `TimelineReport.logged_by`
 
 
-def waiting_words(wait_ns: float, unknown_ns: float, kernel_ns: float) -> str:
-    """The part of the kernels' time that is waiting: a range where some may be transfer.
-
-    >>> waiting_words(60, 0, 100), waiting_words(60, 10, 100), waiting_words(60, 0.01, 100)
-    ('60.0 %', '60.0 to 70.0 %', '60.0 %')
-    """
-    low, high = (f"{100 * ns / kernel_ns:.1f}" for ns in (wait_ns, wait_ns + unknown_ns))
-    return f"{low} %" if low == high else f"{low} to {high} %"
-
-
 def matters(rank: RankWaits, ranks: Sequence[RankWaits]) -> bool:
     """Whether the others lose enough to look for the cause: 1 % of their time, and 20 us a call."""
     others = sum(other.seen_ns for other in ranks if other.rank != rank.rank)
