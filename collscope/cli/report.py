@@ -51,7 +51,8 @@ def report(
             "--system",
             envvar=SYSTEM_VARIABLE,
             autocompletion=complete_system,
-            help=f"Machine to compare with: {SYSTEM}; or 'fit': the measurements.",
+            help=f"Machine to compare with: {SYSTEM}; or 'fit': the measurements. Default: that of "
+            "the traced GPUs.",
         ),
     ] = None,
     label: Annotated[

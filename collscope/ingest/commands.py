@@ -29,6 +29,7 @@ from collscope.store.connection import (
     remove_empty,
     sqlite_errors_as_input_errors,
 )
+from collscope.store.runs import sizes_by_logs
 from collscope.units import count_of
 
 if TYPE_CHECKING:
@@ -43,11 +44,6 @@ if TYPE_CHECKING:
 _LOST_TEXT = (
     "workers that ended while they read a file: the file was read again, and nothing is missing"
 )
-# Logs hold the sizes of all the run's calls, even where its traces lack them.
-_SIZES_BY_LOGS = """
-SELECT EXISTS (SELECT 1 FROM sources WHERE run = :run AND kind = 'log')
-   AND NOT EXISTS (SELECT 1 FROM classes WHERE run = :run AND calls > 0 AND size_bytes IS NULL)
-"""
 
 
 def ingest_logs(
@@ -256,7 +252,7 @@ def _ingest_all(  # noqa: PLR0913, PLR0917 - what, where to, how
                 notices.append(
                     Diagnostic(Severity.NOTICE, "worker_lost", _LOST_TEXT, count=ahead.lost)
                 )
-            if connection.execute(_SIZES_BY_LOGS, {"run": run}).fetchone()[0]:
+            if sizes_by_logs(connection, run):
                 results = [_without(r, "no_collective_arguments") for r in results]
         except KeyboardInterrupt as error:
             read = count_of(done, len(files), "file")
