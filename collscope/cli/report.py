@@ -85,6 +85,8 @@ def report(
     from collscope.reports.verdict.text import brief as verdict_alone
 
     places = targets(format, output, Format, summary=True)
+    if brief and any(place.format not in ("text", "md") for place in places):
+        raise UsageError("report: --brief is text or md. Leave it out, or choose one of these.")
     run = named_run(context, db, name, run)
     if plot is not None:
         from collscope.reports.rendering.plot import check_plot
@@ -108,7 +110,7 @@ def report(
             )  # fmt: skip
 
         def rendered(fmt: str) -> str:
-            if brief and fmt in ("text", "md"):
+            if brief:
                 return verdict_alone(run, built.verdict, built.step, fmt)
             return render(shown, fmt, extras, wide=wide)
 

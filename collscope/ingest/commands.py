@@ -20,6 +20,7 @@ from collscope.ingest.paths import STDIN, Expanded, expand, printable
 from collscope.ingest.progress import DEFAULT_READING, Reading
 from collscope.ingest.read import READERS, read_members
 from collscope.ingest.scan import ScansAhead
+from collscope.interrupts import ctrl_c_deferred
 from collscope.kernel_names import current_name_patterns
 from collscope.outputs import note_input
 from collscope.store.connection import (
@@ -325,12 +326,15 @@ def _store(db: Path) -> Iterator[sqlite3.Connection]:
     new = not db.exists()
     from collscope.ingest.match import match_due
 
-    connection = open_store(db)
+    connection: sqlite3.Connection | None = None
     try:
+        with ctrl_c_deferred():  # a store that is half made could not be removed
+            connection = open_store(db)
         with sqlite_errors_as_input_errors(db):
             match_due(connection, db)
             yield connection
     finally:
-        if new:
-            remove_empty(connection, db)
-        connection.close()
+        if connection is not None:
+            if new:
+                remove_empty(connection, db)
+            connection.close()
