@@ -137,6 +137,12 @@ def _nothing(step: StepSummary) -> VerdictEntry:
             "Time steps without it, and give that time as --step-ms. If they are as long, launch "
             "less: larger kernels, CUDA graphs, torch.compile."
         )
+    if step.sizes_unknown:
+        advice = advice.replace("Nothing to fix. ", "")
+        advice += (
+            " Slow collectives are not seen, since the sizes of calls are not known: ingest the "
+            "job's logs too (collscope record)."
+        )
     if unseen:
         advice = (
             "Trace all ranks: causes on untraced ranks, and which rank is late, are not "
@@ -147,7 +153,7 @@ def _nothing(step: StepSummary) -> VerdictEntry:
             "Kernels that may be collectives count as compute, so their waiting is not seen. Name "
             "them at ingest (--collective 'REGEX=Operation')."
         )
-    likely = unseen or slow_hosts or step.kernels_in_doubt or step.steps < 2
+    likely = unseen or slow_hosts or step.kernels_in_doubt or step.sizes_unknown or step.steps < 2
     return VerdictEntry(
         "none", "likely" if likely else "certain", (), "",
         MsPerStep(0.0, 0.0, 0.0),

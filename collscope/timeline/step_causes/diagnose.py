@@ -133,16 +133,17 @@ def _cost(
     scatter = cost.scatter if candidate.recorded or candidate.counted else player.scatter
     noise = float(np.hypot(player.scatter / np.sqrt(job.used.sum()), STARTS * step))
     least = max(MIN_CAUSE_COST * step, scatter, candidate.between_gpus * step)
-    low, high = min(cost.all), max(cost.all)
+    # Whether it is at the cap the trace does not show: anything from nothing to `clock`.
+    low, high = min(cost.all) - cost.clock / 2, max(cost.all) - cost.clock / 2
     sure = recurs and low - noise > least
     shown = max(cost.plain) if candidate.direct else min(cost.plain)
     if not sure and (gone is not NOTHING or not recurs or shown - noise <= least):
         return None
-    value = float(np.median(cost.all if sure else cost.plain))
+    value = float(np.median(cost.all if sure else cost.plain)) - cost.clock / 2
     hosts = 0.0
     if candidate.fixed is None:
         hosts = player.between_starts(both(gone, candidate.changes[0]))
-    noise = hypot(_SINGLE * cost.error, _BETWEEN * step, hosts)
+    noise = hypot(_SINGLE * cost.error, _BETWEEN * step, hosts, HELD * cost.clock / 2)
     # What the recording does not show and what starts differ by are independent.
     low = max(0.0, value - hypot(value - low, noise))
     high = value + hypot(high - value, noise)
@@ -161,6 +162,8 @@ class _Saved(msgspec.Struct):
     plain    by those that show it best
     least    of one step, as recorded
     scatter  deviation of the steps without it, the median of the readings
+    error    of the mean, from step to step
+    clock    what is saved less where the GPU is at its power cap and computes more of the time
     """
 
     all: list[float]
@@ -168,6 +171,7 @@ class _Saved(msgspec.Struct):
     least: float
     scatter: float
     error: float = 0.0
+    clock: float = 0.0
 
 
 def _saved(
@@ -178,7 +182,7 @@ def _saved(
         return _Saved(ends, ends, min(ends), _deviation(job.lengths[job.used]))
     paces = player.paces if candidate.recorded else player.gpu_paces or player.paces
     pace = max(paces) if candidate.recorded else min(paces)
-    found, plain, scatter, errors, least = [], [], [], [], np.inf
+    found, plain, scatter, errors, clocks, least = [], [], [], [], [], np.inf
     used = job.used
     for k, reading in enumerate(player.readings):
         base = bases[k]
@@ -187,7 +191,8 @@ def _saved(
             *candidate.others,
         )
         for change in own:
-            left = player.left(both(gone, change), k)[used]
+            left_all = player.left(both(gone, change), k)
+            left = left_all[used]
             mean, rest = float((base[used] - left).mean()), float(left.mean())
             if gone is NOTHING:
                 found += _others_fast(job, player, candidate, change, k, rest)
@@ -195,17 +200,25 @@ def _saved(
                     mean = max(0.0, player.given - rest)
             if reading.pace in paces:
                 found.append(mean)
+                if player.given and gone is NOTHING and reading.pace in player.paces:
+                    found.append(max(0.0, player.given - rest))
                 if candidate.at_power_cap:
-                    found.append(_at_power_cap(job, player, both(gone, change), k, base, rest))
+                    capped = _at_power_cap(job, player, both(gone, change), k, base, rest)
+                    clocks.append(float((base - left_all).mean()) - capped)
                 scatter.append(_deviation(left))
-                errors.append(_deviation(base[used] - left))
+                error = _deviation(base[used] - left)
+                if player.given:
+                    # The mean of many steps with the cause is known: what is left scatters.
+                    error = min(error, _deviation(left))
+                errors.append(error)
             if candidate.irregular and not player.given:
                 found.append(mean * reading.pace)
             if reading.pace == pace:
                 plain.append(mean)
                 least = min(least, float((base[used] - left).min()))
     error = float(np.median(errors) / np.sqrt(used.sum()))
-    return _Saved(found, plain, least, float(np.median(scatter)), error)
+    clock = max(0.0, float(np.median(clocks))) if clocks else 0.0
+    return _Saved(found, plain, least, float(np.median(scatter)), error, clock)
 
 
 def _others_fast(
@@ -219,7 +232,8 @@ def _others_fast(
         return []
     if candidate.recorded:
         return [max(0.0, (player.given or float(job.lengths[job.used].mean())) - rest)]
-    return [max(0.0, player.given - rest)] if change.waits is not None and player.given else []
+    waits = change.waits is not None or candidate.cause == "blocking_sync"
+    return [max(0.0, player.given - rest)] if waits and player.given else []
 
 
 def _off(base: Floats, given: float) -> bool:
