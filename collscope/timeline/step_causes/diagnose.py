@@ -31,6 +31,7 @@ from collscope.timeline.step_causes.tolerances import (
     HELD,
     MIN_CAUSE_COST,
     MIN_LATENESS_EACH_STEP,
+    MIN_RECURRENCES,
     MOST_CAUSES,
 )
 from collscope.timeline.step_causes.waits import (
@@ -129,7 +130,7 @@ def _cost(
     cost = _saved(job, player, candidate, gone, bases)
     # A host that is late makes the steps differ by that, so what is left counts; and what it does
     # now and then is no cause of every step.
-    recurs = not candidate.recorded or cost.least > MIN_LATENESS_EACH_STEP * min(cost.plain)
+    recurs = not candidate.recorded or _recurs(job, candidate, cost)
     scatter = cost.scatter if candidate.recorded or candidate.counted else player.scatter
     noise = float(np.hypot(player.scatter / np.sqrt(job.used.sum()), STARTS * step))
     least = max(MIN_CAUSE_COST * step, scatter, candidate.between_gpus * step)
@@ -148,6 +149,21 @@ def _cost(
     low = max(0.0, value - hypot(value - low, noise))
     high = value + hypot(high - value, noise)
     return Cost(value / 1e6, low / 1e6, high / 1e6), sure
+
+
+def _recurs(job: Job, candidate: Candidate, cost: _Saved) -> bool:
+    """Whether hosts lose about as much in each step, or each step is about as much longer."""
+    if job.long.any() and job.used.sum() < MIN_RECURRENCES:
+        return False
+    if cost.least > MIN_LATENESS_EACH_STEP * min(cost.plain):
+        return True
+    taken = candidate.changes[0].host_ns
+    if taken is None:
+        return False
+    first = job.count - job.counted
+    inside = job.step_of_row >= first
+    lost = np.bincount(job.step_of_row[inside] - first, taken[inside], minlength=job.counted)
+    return bool(lost.min() > MIN_LATENESS_EACH_STEP * lost.mean())
 
 
 def _deviation(lengths: Floats) -> float:
@@ -191,8 +207,8 @@ def _saved(
             *candidate.others,
         )
         for change in own:
-            left_all = player.left(both(gone, change), k)
-            left = left_all[used]
+            without = both(gone, change)
+            left = player.left(without, k)[used]
             mean, rest = float((base[used] - left).mean()), float(left.mean())
             if gone is NOTHING:
                 found += _others_fast(job, player, candidate, change, k, rest)
@@ -200,17 +216,11 @@ def _saved(
                     mean = max(0.0, player.given - rest)
             if reading.pace in paces:
                 found.append(mean)
-                if player.given and gone is NOTHING and reading.pace in player.paces:
-                    found.append(max(0.0, player.given - rest))
-                if candidate.at_power_cap:
-                    capped = _at_power_cap(job, player, both(gone, change), k, base, rest)
-                    clocks.append(float((base - left_all).mean()) - capped)
+                found += _by_given(player, gone, reading.pace, rest)
                 scatter.append(_deviation(left))
-                error = _deviation(base[used] - left)
-                if player.given:
-                    # The mean of many steps with the cause is known: what is left scatters.
-                    error = min(error, _deviation(left))
-                errors.append(error)
+                errors.append(_scatter_of_saving(player, base[used], left))
+                if candidate.at_power_cap:
+                    clocks.append(_at_power_cap(job, player, without, k, base, rest))
             if candidate.irregular and not player.given:
                 found.append(mean * reading.pace)
             if reading.pace == pace:
@@ -219,6 +229,19 @@ def _saved(
     error = float(np.median(errors) / np.sqrt(used.sum()))
     clock = max(0.0, float(np.median(clocks))) if clocks else 0.0
     return _Saved(found, plain, least, float(np.median(scatter)), error, clock)
+
+
+def _by_given(player: Player, gone: Change, pace: float, rest: float) -> list[float]:
+    """What goes of the given step, where the step as played with everything is as long as that."""
+    if not player.given or gone is not NOTHING or pace not in player.paces:
+        return []
+    return [max(0.0, player.given - rest)]
+
+
+def _scatter_of_saving(player: Player, base: Floats, left: Floats) -> float:
+    """Deviation of what single steps save; that of the rest where the mean step is known."""
+    saved = _deviation(base - left)
+    return min(saved, _deviation(left)) if player.given else saved
 
 
 def _others_fast(
@@ -244,13 +267,12 @@ def _off(base: Floats, given: float) -> bool:
 def _at_power_cap(
     job: Job, player: Player, left: Change, number: int, base: Floats, rest: float
 ) -> float:
-    """What goes where the clock follows the step: compute takes more power than collectives.
+    """What goes less where the clock follows the step: compute takes more power than waiting.
 
     rest  the step at the recorded clock, ns
     """
-    before = float(base[job.used].mean())
-    clock = clock_change(rest / before)
+    clock = clock_change(rest / float(base[job.used].mean()))
     longer = np.where(job.compute, 1 / clock, 1.0)
     known = 1.0 if left.duration is None else left.duration
     capped = player.left(replace(left, duration=longer * known), number)
-    return before - float(capped[job.used].mean())
+    return float(capped[job.used].mean()) - rest
