@@ -93,9 +93,9 @@ def test_a_forced_setting_is_named_by_the_log() -> None:
     found, _ = diagnose(timeline, Facts((("NCCL_PROTO", "LL"),)), steps=5)
     (cause,) = found.causes
     assert (cause.cause, cause.evidence.name, cause.ranks) == ("slow_setting", "NCCL_PROTO", ())
-    # half to three quarters of 4 ms
+    # half to three quarters of 4 ms, of which the first rank's 0.2 us are waiting
     assert cause.cost.low <= 2.0
-    assert cause.cost.high >= 3.0
+    assert cause.cost.high >= 2.999
     silent, _ = diagnose(timeline, Facts(), steps=5)
     assert silent.causes == ()
 

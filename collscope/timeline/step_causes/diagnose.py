@@ -146,8 +146,9 @@ def _cost(
         hosts = player.between_starts(both(gone, candidate.changes[0]))
     noise = hypot(_SINGLE * cost.error, _BETWEEN * step, hosts, HELD * cost.clock / 2)
     # What the recording does not show and what starts differ by are independent.
-    low = max(0.0, value - hypot(value - low, noise))
-    high = value + hypot(high - value, noise)
+    low = min(value - hypot(value - low, noise), min(cost.all) - cost.clock)
+    high = max(value + hypot(high - value, noise), max(cost.all))
+    low = max(0.0, low)
     return Cost(value / 1e6, low / 1e6, high / 1e6), sure
 
 
