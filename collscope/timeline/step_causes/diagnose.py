@@ -146,10 +146,9 @@ def _cost(
         hosts = player.between_starts(both(gone, candidate.changes[0]))
     noise = hypot(_SINGLE * cost.error, _BETWEEN * step, hosts, HELD * cost.clock / 2)
     # What the recording does not show and what starts differ by are independent.
-    low = min(value - hypot(value - low, noise), min(cost.all) - cost.clock)
-    high = max(value + hypot(high - value, noise), max(cost.all))
-    low = max(0.0, low)
-    return Cost(value / 1e6, low / 1e6, high / 1e6), sure
+    least = min(value - hypot(value - low, noise), min(cost.all) - cost.clock)
+    most = max(value + hypot(high - value, noise), *cost.all)
+    return Cost(value / 1e6, max(0.0, least) / 1e6, most / 1e6), sure
 
 
 def _recurs(job: Job, candidate: Candidate, cost: _Saved) -> bool:
