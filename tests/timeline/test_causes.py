@@ -199,7 +199,7 @@ def test_a_given_step_replaces_the_scatter_of_the_recorded_ones(tmp_path: Path) 
     db = _recorded(tmp_path, "tp-scalars.1")
     (entry,) = _verdict(db, "--step-ms", str(_steps("tp-scalars.1")))
     cost = entry["ms_per_step"]
-    # two recorded steps of 21.4 and 18.1 ms, and without the calls 15.3 and 15.4; 5.7 ms wide before
+    # two steps of 21.4 and 18.1 ms, and without the calls 15.3 and 15.4; 5.7 ms wide before
     assert cost["high"] - cost["low"] < 3
     usual = _steps("tp-none.1")
     assert cost["low"] <= _steps("tp-scalars.1") - usual <= cost["high"]
