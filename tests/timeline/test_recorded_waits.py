@@ -18,6 +18,8 @@ from collscope.match.recordings import recorded_groups
 from collscope.model import Op
 from collscope.model.trace import KERNEL_GPU, RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers.recorders.own_recorder import parse
+from collscope.reports.share.recorded import RecordedClassShare, RecordedShare, within_wall
+from collscope.reports.share.recorded_text import recorded_sentences
 from collscope.reports.waiting.drift import change_points
 from collscope.timeline.recorded_waits import recorded_waits
 
@@ -274,6 +276,35 @@ def sampled(tmp_path: Path, lasts: Sequence[int], seed: int) -> dict[str, Any]:
     share = json.loads(collscope("report", "--db", db, "--format", "json").out)["recorded_share"]
     assert isinstance(share, dict)
     return share
+
+
+def test_calls_of_a_communicator_that_sum_to_more_than_the_wall_time_give_no_share(
+    tmp_path: Path,
+) -> None:
+    # A call begins every ms, and takes 1.5 ms by its time: 150 %, but for the first ones and ends.
+    share = sampled(tmp_path, [1_500_000] * 1000, seed=3)
+    assert share["impossible_percent"] == pytest.approx(150, rel=0.03)
+    assert (share["percent"], share["least_percent"]) == (None, 0.0)
+    assert {(row["percent"], row["least_percent"]) for row in share["classes"]} == {(None, 0.0)}
+    text = " ".join(collscope("report", "--db", tmp_path / "3" / "a.db").out.split())
+    assert "the times are wrong, and the share of collectives is not known" in text
+    assert "Collectives run for" not in text
+
+
+def test_communicators_that_overlap_give_a_lower_bound() -> None:
+    one = RecordedClassShare(1, 1, "AllReduce", 8, 2, 10, 10, 1.0, 70.0, 70.0)
+    two = RecordedClassShare(2, 1, "AllReduce", 8, 2, 10, 10, 1.0, 60.0, 60.0)
+    found = within_wall(RecordedShare(130.0, 130.0, 2, 10**9, 20, 20, 0, None, (one, two)))
+    # 70 % of one communicator alone, up to 100 %.
+    assert (found.least_percent, found.percent, found.overlapping_percent) == (70.0, None, 130.0)
+    assert found.impossible_percent is None
+    assert "sum to 130 % of the wall time" in " ".join(recorded_sentences(found))
+
+
+def test_an_estimate_above_the_wall_time_is_none() -> None:
+    row = RecordedClassShare(1, 1, "AllReduce", 8, 2, 100, 10, 1.0, 80.0, 120.0)
+    found = within_wall(RecordedShare(80.0, 120.0, 2, 10**9, 100, 10, 0, None, (row,)))
+    assert (found.least_percent, found.percent) == (80.0, None)
 
 
 def _verbose(rank: int, seq: int, ns: int) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def from_both(kernel: Arguments, call: Arguments, known: Known) -> Described:
 
 @lru_cache(maxsize=1024)
 def blocks(grid: bytes) -> int:
-    """Thread blocks of a kernel's grid in its written form; -1 where it is no such list.
+    """Thread blocks of a kernel's grid, or threads of a block; -1 where it is no such list.
 
     >>> blocks(b"[24, 1, 1]")
     24
@@ -156,6 +156,21 @@ def from_annotation(
         return TraceCollective(op, datatype, in_count=_count(n_in, factor))
     counts = _count(n_in, factor), _count(n_out, factor)
     return TraceCollective(op, datatype, in_count=counts[0], out_count=counts[1], group_size=size)
+
+
+def from_symmetric(op: Op, args: Arguments) -> TraceCollective:
+    """The collective of an operator of symmetric memory, which reduces its first argument."""
+    # "symm_mem::one_shot_all_reduce", "Input Dims": [[32, 8192], [], []],
+    # "Input type": ["c10::BFloat16", "", ""]
+    dims, types = _json(args.dims), _json(args.types)
+    if not (isinstance(dims, list) and dims and isinstance(types, list) and types):
+        return TraceCollective(op)
+    shape = whole_list(dims[0])
+    datatype, factor = parse_dtype(types[0]) if isinstance(types[0], str) else (None, 1)
+    if not shape or datatype in (None, Datatype.UNKNOWN):
+        return TraceCollective(op)
+    count = _count(prod(shape), factor)
+    return TraceCollective(op, datatype, in_count=count, out_count=count)
 
 
 def _output(op: Op, operator: Arguments, shape: tuple[int, ...]) -> int | None:

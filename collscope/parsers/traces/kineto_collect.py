@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collscope.kernel_names import MARKERS, KernelName, classify, looks_related
+from collscope.kernel_names import (
+    MARKERS,
+    OTHER_LIBRARIES,
+    KernelName,
+    classify,
+    looks_related,
+)
 from collscope.model import Op
 from collscope.model.trace import Kind
 from collscope.parsers._columns import Index
@@ -16,7 +22,7 @@ from collscope.parsers.traces import kineto_calls
 from collscope.parsers.traces._table import Rows
 from collscope.parsers.traces.engine_steps import EngineStep, is_decode
 from collscope.parsers.traces.kineto_host import Host, Spans
-from collscope.parsers.traces.kineto_names import parse_collective
+from collscope.parsers.traces.kineto_names import parse_collective, symmetric_operation
 from collscope.parsers.traces.kineto_slices import NO_ARGUMENTS, small, usable_times
 
 if TYPE_CHECKING:
@@ -53,6 +59,7 @@ class Collector:
         self.described: dict[int, Arguments] = {}  # by place, of each kind that names a collective
         self.named: list[tuple[int, int]] = []  # row and External id of kernels that name one
         self.unnamed: list[tuple[int, int]] = []  # row and External id of kernels to look up
+        self.threads: dict[int, int] = {}  # of a block, by row of another library's collective
         self.launched_by: set[int] = set()  # External ids of the collectives' kernels
         self.unknown: dict[str, int] = {}  # names with "ccl" that no rule knows
         self.origin_us: int = 0  # to be added to all times
@@ -137,6 +144,8 @@ class Collector:
         row, hint, event = found
         args = event.args or NO_ARGUMENTS
         self.rows.blocks[row] = kineto_calls.blocks(bytes(args.grid))
+        if isinstance(hint, KernelName) and hint.family in OTHER_LIBRARIES:
+            self.threads[row] = kineto_calls.blocks(bytes(args.block))
         # The two are equal where kineto knew no operator: then it refers to none.
         external = -1 if args.external == args.correlation else small(args.external)
         self.launched_by.add(external)
@@ -193,6 +202,12 @@ class Collector:
             elif timed is not None and parse_collective(name) is not Op.UNKNOWN:
                 self.annotated.append((name, event.args or NO_ARGUMENTS))
                 self._span(self.host.annotations, event, timed, len(self.annotated) - 1)
+        elif name is not None and (op := symmetric_operation(name)) is not None:
+            timed, args = usable_times(event, self.origin_us), event.args or NO_ARGUMENTS
+            if timed is not None:
+                key = (name, bytes(args.dims), bytes(args.types))
+                place = self.place_of(key, partial(_symmetric, op, args))
+                self._span(self.host.symmetric, event, timed, place)
         elif name is not None and (decode := is_decode(name)) is not None:
             timed = usable_times(event, self.origin_us)
             if timed is not None:
@@ -233,6 +248,10 @@ def _annotated(
     name: str, args: Arguments, operator: Arguments | None, known: kineto_calls.Known
 ) -> kineto_calls.Described:
     return kineto_calls.Described(kineto_calls.from_annotation(name, args, operator, known))
+
+
+def _symmetric(op: Op, args: Arguments, _known: kineto_calls.Known) -> kineto_calls.Described:
+    return kineto_calls.Described(kineto_calls.from_symmetric(op, args))
 
 
 def _narrow(value: int | None) -> int:

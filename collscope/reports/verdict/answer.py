@@ -100,7 +100,7 @@ def find_answer(
 
     connection  an open store
     step_ms     the step without the profiler, ms; None: not measured
-    system      whose reachable ceilings the calls are held against; None: that of the traced GPUs
+    system      whose reachable speed the calls are held against; None: that of the traced GPUs
     raises      UsageError when `step_ms` cannot be the recorded step's
     """
     db = _path(connection)
@@ -175,17 +175,14 @@ def _path(connection: sqlite3.Connection) -> Path:
 def _reachable(
     connection: sqlite3.Connection, run: str, traced: TracedRun, system: str | None
 ) -> dict[CollectiveClass, float]:
-    """Ns that a call of each class needs at the system's ceiling; of no class: not known."""
+    """Ns of a call of each class at the system's reachable speed; of no class: not known."""
+    from collscope.reports.efficiency.answer import traced_system  # noqa: PLC0415
     from collscope.reports.predict.new_times import roof_times  # noqa: PLC0415 - numpy
-    from collscope.roofline.catalogue import catalogue_rows  # noqa: PLC0415
 
-    gpus = traced_gpus(connection, run)
-    # GPUs that name a system are on one host as that has them.
-    names = {name.lower().replace("nvidia ", "").replace("amd instinct ", "") for name in gpus}
-    known = system or next(iter(names & {row.name for row in catalogue_rows()}), None)
+    known = system or traced_system(connection, run)
     if known is None or known == "fit":
         return {}
-    times = roof_times(known, traced.rows, gpus)
+    times = roof_times(known, traced.rows, traced_gpus(connection, run))
     return {key: time.time_ns for key, time in times.times.items()}
 
 
