@@ -139,7 +139,7 @@ def test_calls_of_unknown_size_leave_slow_collectives_open() -> None:
     )  # fmt: skip
     (entry,) = entries(Answer(step))
     assert entry.certainty == "likely"
-    assert "Slow collectives are not seen" in entry.advice
+    assert "record CPU activities too" in entry.advice
     assert "Nothing to fix" not in entry.advice
 
 

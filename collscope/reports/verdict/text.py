@@ -140,8 +140,8 @@ def _nothing(step: StepSummary) -> VerdictEntry:
     if step.sizes_unknown:
         advice = advice.replace("Nothing to fix. ", "")
         advice += (
-            " Slow collectives are not seen, since the sizes of calls are not known: ingest the "
-            "job's logs too (collscope record)."
+            " Causes do not include slow collectives, since the traces have no sizes of calls: "
+            "record CPU activities too."
         )
     if unseen:
         advice = (
