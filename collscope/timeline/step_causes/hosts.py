@@ -94,8 +94,12 @@ def common_stalls(job: Job) -> Iterator[Candidate]:
             both = pair.partner >= 0
             rows = pair.own[both][recurs[pair.partner[both]]]
             found[rows] = np.maximum(job.interval[rows] - job.usual_interval, 0)
-    if any(not found[job.rows.of(t)].any() for t in job.traces):
+    lost = {t: float(found[job.rows.of(t)].sum()) for t in job.traces}
+    least = min(lost.values())
+    if not least:
         return
+    for trace in job.traces:  # what one host loses more than another is not common
+        found[job.rows.of(trace)] *= least / lost[trace]
     yield Candidate(
         "late_host", (), "launch", gaps(job, found, len(job.traces)),
         changes=(Change(host_ns=found),), recorded=True, at_power_cap=True,
