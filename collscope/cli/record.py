@@ -239,15 +239,16 @@ def held_by_store(db: Path, run: str) -> bool:
 def print_report(db: Path, run: str, html: Path | None = None) -> None:
     """Print the report of a run, and write its page where one is asked for."""
     from collscope.ingest.match import reading, require_matched
-    from collscope.reports.report.build import build_report
+    from collscope.reports.report.build import SHOWN_ROWS, build_report, shorten
     from collscope.reports.report.formats import render
 
     with reading(db) as connection:
         require_matched(connection, db, run)
-        built = build_report(connection, run)
+        built = build_report(connection, run, top=None)
+        shown = shorten(built, SHOWN_ROWS)
         if html is not None:
             from collscope.reports.report.page import report_extras
 
-            page = render(built, "html", report_extras(built, connection))
+            page = render(built, "html", report_extras(built, connection, shown), shown=shown)
             write(page, html, option="--html")
-    write(render(built, "text"), None)
+    write(render(built, "text", shown=shown), None)

@@ -44,7 +44,14 @@ def report(
     db: Db = DEFAULT_DB,
     run: Run = "main",
     format: FormatOption = None,
-    top: Annotated[int, typer.Option("--top", help="Rows per table; 0 shows all.", min=0)] = 20,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            "--top",
+            help="Rows per table; 0 shows all. Default: 20; all in csv and json.",
+            min=0,
+        ),
+    ] = None,
     system: Annotated[
         str | None,
         typer.Option(
@@ -80,7 +87,7 @@ def report(
 ) -> None:
     """Show what collectives cost a run and what faster ones save."""
     from collscope.ingest.match import reading, require_run
-    from collscope.reports.report.build import build_report, shorten
+    from collscope.reports.report.build import SHOWN_ROWS, build_report, shorten
     from collscope.reports.report.formats import render
     from collscope.reports.verdict.text import brief as verdict_alone
 
@@ -95,12 +102,13 @@ def report(
     with reading(db) as connection:  # to the end: what a damaged store holds may show late
         require_run(connection, db, run)
         built = build_report(connection, run, top=None, system=system, label=label, step_ms=step_ms)
-        shown = shorten(built, top) if top else built
+        rows = SHOWN_ROWS if top is None else top
+        shown = shorten(built, rows) if rows else built
         extras = None
         if any(place.format == "html" for place in places):
             from collscope.reports.report.page import report_extras
 
-            extras = report_extras(shown, connection)
+            extras = report_extras(built, connection, shown)
         if plot is not None:
             from collscope.reports.report.page import report_extras
 
@@ -112,7 +120,8 @@ def report(
         def rendered(fmt: str) -> str:
             if brief:
                 return verdict_alone(run, built.verdict, built.step, fmt)
-            return render(shown, fmt, extras, wide=wide)
+            data = top is None and fmt in ("csv", "json")
+            return render(built, fmt, extras, shown=built if data else shown, wide=wide)
 
         write_answer(places, rendered)
 

@@ -17,6 +17,7 @@ from collscope.library import Store, render
 from collscope.mcp.allowed import Allowed
 from collscope.store.connection import SCHEMAS
 from collscope.store.query import VIEWS, select
+from collscope.writing import visible
 
 Run = Annotated[str, Meta(description="Label of the run.", max_length=1_000)]
 StoreFile = Annotated[
@@ -166,10 +167,13 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def answer(self, scope: Scope) -> Answered:
         """The report, with `top` classes."""
         from collscope.reports.report.build import shorten  # noqa: PLC0415 - numpy
+        from collscope.reports.report.formats import render as render_report  # noqa: PLC0415
 
         system = scope.allowed.name(self.system)
         found = scope.store(self.store).report(self.run, system=system, step_ms=self.step_ms)
-        return _rendered(shorten(found, self.top))
+        shown = shorten(found, self.top)
+        text = visible(render_report(found, "text", shown=shown))
+        return Answered(text, json.loads(render_report(shown, "json")))
 
 
 class Compare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -789,3 +789,44 @@ def test_ctrl_c_while_a_store_is_made_leaves_none(
 
 def test_a_shell_completes_what_is_exported() -> None:
     assert dir(library) == sorted(library.__all__)
+
+
+@pytest.fixture(scope="module")
+def many(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store whose run has more classes than a table shows, and kernel times of some of them."""
+    db = tmp_path_factory.mktemp("many") / "t.db"
+    folders = [samples / folder for folder in ("nccl/mixed", "nccl/ddp", "rccl", "traces/ringll")]
+    assert collscope("ingest", "-q", *folders, "--db", db).code == 0
+    return db
+
+
+def test_data_for_programs_has_every_row(many: Path, tmp_path: Path) -> None:
+    ((classes,),) = rows(many, "SELECT COUNT(*) FROM classes WHERE run = 'main'")
+    assert classes > 20
+
+    def lengths(*options: str) -> tuple[int, int]:
+        report = ("report", "--db", many, *options)
+        table = collscope(*report, "--format", "csv").out.splitlines()
+        body = json.loads(collscope(*report, "--format", "json").out)
+        assert body["header"]["classes"] == classes
+        return len(table) - 1, len(body["classes"])
+
+    assert lengths() == (classes, classes)
+    assert lengths("--top", "5") == (5, 5)
+    files = [tmp_path / name for name in ("x.csv", "x.json", "x.md", "x.html", "x.txt")]
+    named = [word for file in files for word in ("-o", str(file))]
+    assert collscope("report", "--db", many, *named).code == 0
+    table, body, *readable = (file.read_text() for file in files)
+    assert len(table.splitlines()) - 1 == len(json.loads(body)["classes"]) == classes
+    for page in readable:
+        assert f"{classes - 20} more classes not shown." in page
+    assert "not shown" not in collscope("report", "--db", many, "--top", "0").out
+
+
+def test_a_cut_table_changes_no_sentence(many: Path) -> None:
+    def summary(top: str) -> str:
+        return collscope("report", "--db", many, "--top", top).out.partition("\nFindings\n")[0]
+
+    whole = summary("0")
+    assert "Class with the most transfer and waiting" in whole
+    assert {summary(top) for top in ("1", "5", "20")} == {whole}

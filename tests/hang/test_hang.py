@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -250,3 +251,65 @@ def test_runs_without_dumps_and_no_run(tmp_path: Path, samples: Path) -> None:
     assert (none.code, "no dumps of the flight recorder" in none.err) == (3, True)
     assert collscope("hang", "--run", "other", "--db", db).code == 3
     assert collscope("hang", samples, "--run", "main", "--db", db).code == 2
+
+
+def hung(folder: Path, late_s: int = 60) -> Path:
+    """Dumps of a job whose rank 2 makes no further call; it still runs where they came at once."""
+    folder.mkdir()
+    for rank in range(4):
+        write(folder, rank, loop(rank)[: 22 if rank == 2 else None], 22 if rank > 1 else 23, late_s)
+    return folder
+
+
+@pytest.mark.parametrize("traces", ["", "traces/default", "traces/ringll"])
+def test_the_verdict_of_a_report_begins_with_the_hang(
+    tmp_path: Path, samples: Path, monkeypatch: pytest.MonkeyPatch, traces: str
+) -> None:
+    db = tmp_path / "a b.db"
+    files = [hung(tmp_path / "dumps"), *([samples / traces] if traces else [])]
+    monkeypatch.chdir(tmp_path)
+    assert collscope("ingest", "auto", *files, "--db", db, "--run", "my run").code == 0
+    report = ("report", "my run", "--db", db)
+    brief = collscope(*report, "--brief").out
+    assert "Nothing to fix" not in brief
+    assert "torch.profiler" not in brief
+    body = brief.splitlines()[2:]
+    assert body[0].startswith("HANG  The recordings of this run show a hang (certain): rank 2 did")
+    assert len(body) <= 10
+    (line,) = [line for line in body if line.startswith("collscope hang")]
+    program, *words = shlex.split(line, comments=True)
+    verdict = collscope(*words)
+    assert (program, verdict.code) == ("collscope", 0)
+    assert verdict.out.startswith("Verdict: rank 2 did not make the call")
+    record = json.loads(collscope(*report, "--format", "json").out)
+    assert [entry["cause"] for entry in record["verdict"]] == (
+        ["unknown", "slow_setting"] if traces == "traces/ringll" else ["unknown"]
+    )
+    assert record["step"]["hang"] == shlex.join(["collscope", *words])
+    assert "The recordings of this run show a hang" in record["verdict"][0]["evidence"]
+    whole = collscope(*report).out
+    assert whole.splitlines()[2 : 2 + len(body)] == body
+    assert "The job hangs" in collscope(*report, "--format", "html").out
+
+
+def test_the_verdict_of_a_job_that_may_hang_is_not_certain(tmp_path: Path, samples: Path) -> None:
+    db, dumps = tmp_path / "a.db", hung(tmp_path / "dumps", late_s=1)
+
+    def entry(run: str, *files: Path) -> dict[str, Any]:
+        assert collscope("ingest", "auto", *files, "--db", db, "--run", run).code == 0
+        report = json.loads(collscope("report", run, "--db", db, "--format", "json").out)
+        assert (report["hang"], report["step"]["hang"]) == (None, None)
+        (only,) = report["verdict"]
+        return dict(only)
+
+    healthy = entry("healthy", samples / "traces" / "default")
+    assert (healthy["cause"], healthy["certainty"]) == ("none", "certain")
+    assert healthy["advice"].startswith("Nothing to fix.")
+    stopped = entry("stopped", samples / "traces" / "default", dumps)
+    assert (stopped["cause"], stopped["certainty"]) == ("none", "likely")
+    assert "Nothing to fix" not in stopped["advice"]
+    alone = entry("alone", dumps)
+    assert alone["cause"] == "unknown"
+    for found in (stopped, alone):
+        assert found["advice"].startswith("The findings show: collectives called but not completed")
+        assert "collscope hang PATH" in found["advice"]

@@ -25,16 +25,19 @@ from collscope.reports.report.answer import Report
 from collscope.reports.report.findings import find
 from collscope.reports.share.answer import read_shares
 from collscope.reports.share.recorded import read_recorded_share
-from collscope.reports.verdict.answer import find_answer
+from collscope.reports.verdict.answer import find_answer, hang_command
+from collscope.reports.verdict.problems_text import before_hang, with_problems
 from collscope.reports.verdict.text import entries
 from collscope.reports.waiting.answer import TimelineReport
+
+SHOWN_ROWS = 20  # of a table for people, unless they give another number
 
 
 def build_report(
     connection: sqlite3.Connection,
     run: str,
     *,
-    top: int | None = 20,
+    top: int | None = SHOWN_ROWS,
     system: str | None = None,
     label: str | None = None,
     step_ms: float | None = None,
@@ -80,9 +83,18 @@ def build_report(
         findings=(),
         coverage=read_coverage(connection, run, totals, communicators),
     )
+    findings = find(report)
+    verdict, step = with_problems(report.verdict, findings), report.step
+    if report.hang is not None:
+        command = hang_command(connection, run)
+        (title,) = (f.title for f in findings if f.code == "hang")
+        step = replace(step, hang=command)
+        verdict = before_hang(report.verdict, report.hang, title, command)
     found = replace(
         report,
-        findings=find(report),
+        verdict=verdict,
+        step=step,
+        findings=findings,
         coverage=replace(report.coverage, gaps=find_gaps(report)),
     )
     return found if top is None else shorten(found, top)

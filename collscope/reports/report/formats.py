@@ -32,22 +32,31 @@ _JUDGED_COLUMNS = (
 )  # fmt: skip
 
 
-def render(report: Report, fmt: str, extras: Extras | None = None, *, wide: bool = False) -> str:
+def render(
+    report: Report,
+    fmt: str,
+    extras: Extras | None = None,
+    *,
+    shown: Report | None = None,
+    wide: bool = False,
+) -> str:
     """The report in one of `layout.FORMATS`.
 
     text, md, html  every section, for people; html with `extras`
     csv       the classes only, with their efficiency; a NULL as an empty field
     json      everything, as schemas/report.schema.json describes it
+    shown     the report with the rows of its tables, `shorten` of it; None: with all rows
     wide      nothing in the tables of text is cut
     raises    UsageError for another format
     """
+    rows = shown or report
     title = f"collscope report, run {report.header.run}"
-    record = _record(report) if fmt == "json" else None
+    record = _record(rows) if fmt == "json" else None
     return in_format(
         fmt,
         record,
-        lambda: _csv(report),
-        lambda: (title, sections(report)),
+        lambda: _csv(rows),
+        lambda: (title, sections(report, rows)),
         None if extras is None else lambda: extras,
         wide=wide,
     )

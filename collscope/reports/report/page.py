@@ -36,21 +36,27 @@ from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import count, figure, format_size, have
 
 
-def report_extras(report: Report, connection: sqlite3.Connection) -> Extras:
-    """Facts and drawings of a report, out of its records and the store's views."""
+def report_extras(
+    report: Report, connection: sqlite3.Connection, shown: Report | None = None
+) -> Extras:
+    """Facts and drawings of a report, out of its records and the store's views.
+
+    shown  the report with the classes to draw, `shorten` of it; None: all of them
+    """
+    rows = shown or report
     traced = read_traced_kernels(connection, report.header.run)
     names = {c.class_id: f"{c.op} {format_size(c.size_bytes)}" for c in report.classes}
     drawings = {
         "": (
             step_drawing(connection, report.header.run, report.verdict, report.step),
-            classes_figure(report), step_figure(report, traced, names),
+            classes_figure(rows), step_figure(report, traced, names),
         ),
         _timeline_title(report): (
             make_strip(traced.kernels, names) if len(traced.kernels) else None,
             lateness_figure(traced), *wait_figures(traced, names),
             drift_figure(report, connection),
         ),
-        "Efficiency and gain": (bars_figure(report), *curve_figures(report)),
+        "Efficiency and gain": (bars_figure(rows), *curve_figures(rows)),
         "Message sizes": (sizes_figure(report),),
     }  # fmt: skip
     there = {title: [d for d in found if d is not None] for title, found in drawings.items()}
@@ -63,7 +69,7 @@ def _timeline_title(report: Report) -> str:
 
 def _facts(report: Report) -> Iterable[Fact]:
     """Share, class, who is late, gain, what to do: in this order, whatever the run holds."""
-    yield from cards(report.verdict)
+    yield from cards(report.verdict, report.step)
     if not measured_only(report):
         yield _share(report)
     yield from _worst(report)

@@ -47,15 +47,19 @@ from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import count, format_size, format_time
 
 
-def sections(report: Report) -> tuple[Section, ...]:
-    """All sections, the answer first."""
+def sections(report: Report, shown: Report | None = None) -> tuple[Section, ...]:
+    """All sections, the answer first.
+
+    shown  the report with the rows of its tables, `shorten` of it; None: with all rows
+    """
+    rows = shown or report
     found = (
         *_first(report),
         Section("Findings", tuple(_findings(report.findings))),
-        Section("Share of GPU time", tuple(share_section(report))),
+        Section("Share of GPU time", tuple(share_section(rows))),
         *timeline_section(report.timeline),
-        Section("Classes", tuple(classes(report))),
-        Section("Efficiency and gain", tuple(judgement(report))),
+        Section("Classes", tuple(classes(rows))),
+        Section("Efficiency and gain", tuple(judgement(rows))),
         Section("Message sizes", tuple(histograms(report))),
         Section("Communicators", tuple(communicators(report.communicators))),
         Section("Transports and settings", tuple(transports_section(report))),
@@ -69,13 +73,13 @@ def sections(report: Report) -> tuple[Section, ...]:
     empty |= {"Findings"} if not report.findings else set()
     empty |= {"Communicators"} if not report.communicators else set()
     empty |= {"Transports and settings"} if not (report.transports or report.settings) else set()
-    return tuple(shown for shown in found if shown.title not in empty)
+    return tuple(section for section in found if section.title not in empty)
 
 
 def _first(report: Report) -> tuple[Section, ...]:
-    """The verdict and the answer; the answer first where the verdict is that none is possible."""
+    """The verdict and the answer; the answer first where no verdict is possible."""
     verdict, answer = section(report.verdict, report.step), tuple(_answer(report))
-    if report.verdict[0].cause == "unknown":
+    if report.verdict[0].cause == "unknown" and report.step.hang is None:
         return (Section("", answer), Section("Verdict", verdict.blocks))
     return (verdict, Section("In short", answer))
 

@@ -75,6 +75,8 @@ class StepSummary(msgspec.Struct, frozen=True):
     look: str  # command that writes the steps for ui.perfetto.dev
     kernels_in_doubt: bool = False  # kernels that may be collectives count as compute
     sizes_unknown: bool = False  # of the calls that transfer for most of the time
+    # command that gives the verdict of the hang; null: the recordings show none
+    hang: str | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -188,9 +190,20 @@ def _reachable(
 
 def _look(db: Path, run: str) -> str:
     """The command that shows the steps; it runs where this one did."""
-    words = ["collscope", "export", "perfetto"]
-    here = Path.cwd()
-    if db.resolve() != here / _DEFAULT_DB:
-        words += ["--db", str(db.relative_to(here) if here in db.parents else db)]
+    words = ["collscope", "export", "perfetto", *_db_option(db)]
     words += ["--run", run] if run != _DEFAULT_RUN else []
     return shlex.join([*words, "-o", "trace.json.gz"])
+
+
+def hang_command(connection: sqlite3.Connection, run: str) -> str:
+    """The command that gives the verdict of a run's hang; it runs where this one did."""
+    options = _db_option(_path(connection))
+    return shlex.join(["collscope", "hang", *options, "--run", run])
+
+
+def _db_option(db: Path) -> list[str]:
+    """The option that names a store; none for the default."""
+    here = Path.cwd()
+    if db.resolve() == here / _DEFAULT_DB:
+        return []
+    return ["--db", str(db.relative_to(here) if here in db.parents else db)]

@@ -27,11 +27,12 @@ def names_causes(verdict: tuple[VerdictEntry, ...]) -> bool:
     return all(entry.cause not in _HEADS for entry in verdict)
 
 
-def cards(verdict: tuple[VerdictEntry, ...]) -> Iterator[Fact]:
+def cards(verdict: tuple[VerdictEntry, ...], step: StepSummary) -> Iterator[Fact]:
     """A card for each cause: what, how much, and why."""
     for entry in verdict:
         if entry.cause in _HEADS:
-            yield Fact("Verdict", _HEADS[entry.cause], f"{entry.evidence} {entry.advice}")
+            head = _HEADS[entry.cause] if step.hang is None else "The job hangs"
+            yield Fact("Verdict", head, f"{entry.evidence} {entry.advice}")
             continue
         ms = entry.ms_per_step
         yield Fact(
@@ -62,9 +63,9 @@ def step_drawing(
     """
     from collscope.timeline.step_causes.one_step import one_step  # noqa: PLC0415 - numpy
 
-    first = verdict[0]
-    if first.cause == "unknown" or step.recorded_ms is None:
+    if step.recorded_ms is None:
         return None
+    first = next((entry for entry in verdict if entry.cause not in _HEADS), verdict[0])
     try:
         found, recorded = read_diagnosis(connection, run, step_ms=step.given_ms)
     except InputError:

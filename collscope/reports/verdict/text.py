@@ -13,6 +13,7 @@ from collscope.units import count
 if TYPE_CHECKING:
     from collscope.timeline.step_causes.records import Cause
 
+NOTHING_TO_FIX = "Nothing to fix."
 _ONE_STEP = "Trace at least three whole steps on all ranks."
 _UNKNOWN = {
     "no_traces": (
@@ -77,7 +78,11 @@ def _perhaps_nothing(cause: Cause, step: StepSummary) -> str:
 
 def section(verdict: tuple[VerdictEntry, ...], step: StepSummary) -> Section:
     """At most ten lines: what stands out, each cause with what to do, what all that is based on."""
-    first = verdict[0]
+    first, *causes = verdict
+    if step.hang is not None:
+        blocks = [f"HANG  {first.evidence}", f"{step.hang}  # the verdict of the hang"]
+        known = (_basis(step),) if step.recorded_ms is not None else ()
+        return Section("", (*blocks, *map(_item, causes), *known))
     if first.cause == "unknown":
         return Section("", (f"NOT KNOWN  {first.evidence}", f"Next: {first.advice}"))
     length = f"{ms(step.recorded_ms or 0)} ms a step as recorded; {_bound(step)}."
@@ -85,20 +90,15 @@ def section(verdict: tuple[VerdictEntry, ...], step: StepSummary) -> Section:
         return Section(
             "", (f"NOTHING STANDS OUT  {length}", f"{first.evidence} {first.advice}", _basis(step))
         )
-    blocks: list[str | Item] = [f"{title(first).upper()}  {length}"]
-    blocks += [
-        Item(
-            (
-                f"{title(e)} ({e.certainty}): without it a step would be {_cost(e.ms_per_step)}. "
-                f"{e.evidence}"
-            ),
-            (e.advice,),
-        )
-        for e in verdict
-    ]
-    return Section(
-        "", (*blocks, f"{step.look}  # steps and calls, for ui.perfetto.dev", _basis(step))
-    )
+    look = f"{step.look}  # steps and calls, for ui.perfetto.dev"
+    head = f"{title(first).upper()}  {length}"
+    return Section("", (head, *map(_item, verdict), look, _basis(step)))
+
+
+def _item(entry: VerdictEntry) -> Item:
+    """A cause: what it costs, why, and what to do."""
+    cost = f"without it a step would be {_cost(entry.ms_per_step)}"
+    return Item(f"{title(entry)} ({entry.certainty}): {cost}. {entry.evidence}", (entry.advice,))
 
 
 def brief(run: str, verdict: tuple[VerdictEntry, ...], step: StepSummary, fmt: str) -> str:
@@ -122,7 +122,7 @@ def _nothing(step: StepSummary) -> VerdictEntry:
     noise = "run-to-run variation"
     if step.steps > 1:
         noise += f" (among the {step.steps} whole steps and between two starts)"
-    advice = "Nothing to fix. The report shows what faster collectives would save."
+    advice = f"{NOTHING_TO_FIX} The report shows what faster collectives would save."
     recorded = step.recorded_ms or 0.0
     if step.bound == "host" and step.given_ms is not None and step.given_ms < recorded:
         advice = (
@@ -138,7 +138,7 @@ def _nothing(step: StepSummary) -> VerdictEntry:
             "less: larger kernels, CUDA graphs, torch.compile."
         )
     if step.sizes_unknown:
-        advice = advice.replace("Nothing to fix. ", "")
+        advice = advice.replace(f"{NOTHING_TO_FIX} ", "")
         advice += (
             " Causes do not include slow collectives, since the traces have no sizes of calls: "
             "record CPU activities too."
