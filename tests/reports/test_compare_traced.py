@@ -225,6 +225,41 @@ def test_steps_that_differ_too_much_are_no_verdict_and_told_how_many_would_do() 
     assert check_traced(run_of("base", more), run_of("same", more[::-1])).verdict is Verdict.PASS
 
 
+@pytest.mark.parametrize("order", [("all", "one"), ("one", "all")])
+def test_a_rank_against_all_ranks_is_no_pass(
+    samples: Path, db_path: Path, order: tuple[str, str]
+) -> None:
+    """One of four ranks: its calls have no partner, so no class has a transfer time."""
+    default = samples / "traces" / "default"
+    for run, traces in (("all", default), ("one", default / "rank0.json.gz")):
+        assert collscope("ingest", "-q", traces, "--db", db_path, "--run", run).code == 0
+    found = collscope("check", *order, "--db", db_path)
+    assert (found.code, found.out.splitlines()[0]) == (4, "collscope check: no verdict")
+    told = words_of(found.out)
+    assert "Too little was measured: 'one' has 1 of 4 ranks, and no class can be judged." in told
+    assert "The step did not change beyond the noise: it takes 1.00 times as long" in told
+
+
+def test_ranks_that_are_missing_matter_only_where_the_runs_differ_in_them() -> None:
+    def of(name: str, ranks: tuple[int, ...], factor: float = 1.0) -> SampledRun:
+        run = steady(name, factor=factor)
+        label = replace(run.label, classes={})
+        return replace(run, ranks=ranks, world_size=4, label=label)
+
+    def verdict(base: tuple[int, ...], new: tuple[int, ...], factor: float = 1.0) -> Verdict:
+        return check_traced(of("base", base), of("same", new, factor)).verdict
+
+    assert verdict((0,), (0,)) is Verdict.PASS
+    assert verdict((0, 1, 2, 3), (0, 1, 2, 3)) is Verdict.PASS
+    for base, new in (((0,), (0, 1, 2, 3)), ((0, 1, 2, 3), (0,)), ((0,), (1,))):
+        assert verdict(base, new) is Verdict.NO_VERDICT
+        assert verdict(base, new, 0.7) is Verdict.NO_VERDICT
+        assert verdict(base, new, 1.3) is Verdict.REGRESSION
+    # with classes that can be judged, the ranks in common are enough
+    both = replace(steady("same"), ranks=(0, 1), world_size=4)
+    assert check_traced(steady("base"), replace(both, ranks=(0,))).verdict is Verdict.PASS
+
+
 def words_of(text: str) -> str:
     return " ".join(text.split())
 

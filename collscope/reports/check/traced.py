@@ -89,8 +89,15 @@ def _decide(classes: Decision, step: JudgedStep) -> Decision:
         return replace(classes, step=step)
     else:
         verdict = Verdict.IMPROVEMENT if step.faster else Verdict.PASS
+    reason = Reason.STEP
+    if (
+        verdict is not Verdict.REGRESSION
+        and step.lacking
+        and not any(c.seen for c in classes.judged)
+    ):
+        verdict, reason = Verdict.NO_VERDICT, Reason.RANKS
     return Decision(
-        verdict, Reason.STEP, step=step, judged=classes.judged, total=classes.total,
+        verdict, reason, step=step, judged=classes.judged, total=classes.total,
         lost=classes.lost,
     )  # fmt: skip
 
@@ -118,8 +125,19 @@ def _judge_step(
             doubt, enough = _doubt(baseline, current, sure, 0, math.log(usual.middle) - matters)
     return JudgedStep(
         *about, usual.middle, usual.low, usual.high, doubt, enough, slower=slower, faster=faster,
-        threshold=rules.total,
+        threshold=rules.total, lacking=_lacking(baseline, current),
     )  # fmt: skip
+
+
+def _lacking(*runs: SampledRun) -> tuple[tuple[str, int, int], ...]:
+    """Runs without all ranks of their job; none where all runs have the same ranks."""
+    if len({run.ranks for run in runs}) == 1:
+        return ()
+    return tuple(
+        (run.name, len(run.ranks), run.world_size)
+        for run in runs
+        if run.world_size is not None and len(run.ranks) < run.world_size
+    )
 
 
 def _doubt(

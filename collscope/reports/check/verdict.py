@@ -59,6 +59,7 @@ class Reason(Enum):
     NOTHING_COMMON = "nothing_common"
     IMPOSSIBLE = "impossible"  # every class is above what the system can do
     STEP = "step"  # the step of traced runs
+    RANKS = "ranks"  # traced runs have different ranks, and only their steps compare
 
 
 class Doubt(Enum):
@@ -134,6 +135,8 @@ class JudgedStep(msgspec.Struct, frozen=True):
     faster: bool
     same: bool = False  # both runs hold one recording
     threshold: float = TOTAL_THRESHOLD  # change beyond which it counts
+    # Of runs with different ranks, those that lack some: name, traced ranks, ranks of the job
+    lacking: tuple[tuple[str, int, int], ...] = ()
 
 
 class Decision(msgspec.Struct, frozen=True):

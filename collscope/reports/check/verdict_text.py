@@ -96,11 +96,19 @@ def _head(d: Decision) -> str:  # noqa: PLR0911 - one for each reason
                 f"Every class is faster than {d.system} can be. The system, the ranks or the"
                 " measurement is wrong."
             )
-        case Reason.STEP:
+        case Reason.STEP | Reason.RANKS:
             assert d.step is not None
-            return step_words(d.step)
+            return step_words(d.step) if d.reason is Reason.STEP else _ranks_lacking(d.step)
         case _:
             return _WITHOUT_CLASSES[d.reason]
+
+
+def _ranks_lacking(step: JudgedStep) -> str:
+    traces = " and ".join(f"'{run}' has {n} of {of} ranks" for run, n, of in step.lacking)
+    return (
+        f"Too little was measured: {traces}, and no class can be judged. Trace the same ranks of"
+        " both runs, or all."
+    )
 
 
 _WITHOUT_CLASSES = {
