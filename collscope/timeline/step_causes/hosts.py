@@ -28,7 +28,7 @@ def late_hosts(job: Job) -> Iterator[Candidate]:
         if stalls.sum() > 0:
             yield Candidate(
                 "late_host", (job.rows.ranks[trace],), "launch", gaps(job, stalls),
-                changes=(Change(host_ns=stalls),), recorded=True,
+                changes=(Change(host_ns=stalls),), recorded=True, at_power_cap=True,
                 irregular=_irregular(job, trace, stalls),
             )  # fmt: skip
 
@@ -94,11 +94,15 @@ def common_stalls(job: Job) -> Iterator[Candidate]:
             both = pair.partner >= 0
             rows = pair.own[both][recurs[pair.partner[both]]]
             found[rows] = np.maximum(job.interval[rows] - job.usual_interval, 0)
-    if any(not found[job.rows.of(t)].any() for t in job.traces):
+    lost = {t: float(found[job.rows.of(t)].sum()) for t in job.traces}
+    least = min(lost.values())
+    if not least:
         return
+    for trace in job.traces:  # what one host loses more than another is not common
+        found[job.rows.of(trace)] *= least / lost[trace]
     yield Candidate(
         "late_host", (), "launch", gaps(job, found, len(job.traces)),
-        changes=(Change(host_ns=found),), recorded=True,
+        changes=(Change(host_ns=found),), recorded=True, at_power_cap=True,
     )  # fmt: skip
 
 
