@@ -110,15 +110,32 @@ def decode(
         raise InputError(f"store: observations are damaged ({error}). Ingest again.") from error
     return Observations(
         handles,
-        [Signature(Op(s[0]), *s[1:]) for s in header.signatures],
+        _signatures(header),
         _with_absent_columns(
             {n: a for n, a in arrays.items() if not n.startswith("tuning.")},
             names,
             _rows(header),
         ),
         {n.removeprefix("tuning."): a for n, a in arrays.items() if n.startswith("tuning.")},
-        [TuningSetting(*s) for s in header.settings],
+        _settings(header),
     )
+
+
+def decode_head(data: bytes) -> tuple[list[Signature], list[TuningSetting], int]:
+    """Signatures, tuning settings and rows of observations, from their bytes.
+
+    raises  InputError when the bytes are not of this version
+    """
+    header, _ = _header(data)
+    return _signatures(header), _settings(header), _rows(header)
+
+
+def _signatures(header: _Header) -> list[Signature]:
+    return [Signature(Op(s[0]), *s[1:]) for s in header.signatures]
+
+
+def _settings(header: _Header) -> list[TuningSetting]:
+    return [TuningSetting(*s) for s in header.settings]
 
 
 def _header(data: bytes) -> tuple[_Header, int]:
@@ -133,11 +150,6 @@ def _header(data: bytes) -> tuple[_Header, int]:
             f"store: observations of another version ({header.version}). Ingest again."
         )
     return header, 8 + length
-
-
-def row_count(data: bytes) -> int:
-    """Rows of observations, from their bytes."""
-    return _rows(_header(data)[0])
 
 
 def _rows(header: _Header) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec.structs import astuple, replace
 
 from collscope.ingest.lateness import lateness
-from collscope.ingest.observation_blob import decode, row_count
+from collscope.ingest.observation_blob import decode, decode_head
 from collscope.match.copies import Originals, find_originals
 from collscope.match.observations import Ints, Observations, TuningSetting
 from collscope.match.parts import join_parts
@@ -76,8 +76,7 @@ def _log(connection: sqlite3.Connection, source: int, handles: Sequence[CommHand
         return decode(blob, handles, names)
 
     ((blob,),) = connection.execute(query, (source,)).fetchall()
-    head = decode(blob, handles, ())
-    return Log(handles, head.signatures, head.tuning_settings, row_count(blob), load)
+    return Log(handles, *decode_head(blob), load)
 
 
 def without_copies(given: RunInput) -> tuple[RunInput, Originals]:
