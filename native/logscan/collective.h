@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "coll_line.h"
+#include "known_calls.h"
 #include "origin.h"
 #include "result.h"
 
@@ -59,20 +60,16 @@ private:
         std::uint64_t process;
         std::uint64_t ptr;
     };
-    // A line's facts about its communicator, -1 where unknown.
-    struct Ranks {
-        std::int32_t nranks;
-        std::int32_t global_rank;
-    };
-
     static void remember_tail(const CollLine& fields, std::string_view text, const Place& place,
                               KnownTail& tail);
     static Outcome judge(const CollLine& fields);
-    void store(CollLine& fields, const Place& place, std::uint8_t source);
+    KnownCall store(CollLine& fields, const Place& place, std::uint8_t source);
+    void push(const KnownCall& call, std::uint64_t op_count, const Place& place,
+              std::uint8_t source);
     std::uint32_t find_op(std::string_view name);
     std::uint32_t find_comm_key(const CommKey& key);
     void distrust_cut_tail(CollLine& fields, const Place& place);
-    std::uint32_t find_comm(const CollLine& fields, const Place& place);
+    std::uint32_t find_comm(std::uint32_t key, const Ranks& ranks);
     bool agrees(std::uint32_t row, const Ranks& ranks) const;
     void learn(std::uint32_t row, const Ranks& ranks);
     std::uint32_t add_comm(std::uint32_t key, const Ranks& ranks);
@@ -85,6 +82,7 @@ private:
     bool distrusted_ = false;      // a cut line was read by what is known of its communicator
     std::vector<Layout> layouts_;  // of each operation
     std::array<KnownTail, 256> tails_;
+    KnownCalls known_;
 };
 
 }  // namespace logscan
