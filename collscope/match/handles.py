@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -148,7 +149,7 @@ def _epochs(inits: Iterable[CommInit]) -> dict[tuple[int, int], list[CommHandle]
 
 
 def _merge(handle: CommHandle, init: CommInit) -> CommHandle:
-    news = {f: getattr(init, f) for f in _INIT_FIELDS if getattr(init, f) is not None}
+    news = {f: value for f in _INIT_FIELDS if (value := getattr(init, f)) is not None}
     return replace(handle, **news)
 
 
@@ -182,15 +183,14 @@ def _handle_of_rows(
             of_row[rows] = handle = intern(process, ptr, -1, comm, int(coll.line[rows[0]]))
             pairs.append((handle, comm))
             continue
-        lines = coll.line[rows]
-        starts = [life.first_line for life in lives]
-        epoch_of = np.searchsorted(starts, lines, side="right") - 1
-        for epoch in np.unique(epoch_of).tolist():
-            chosen = rows[epoch_of == epoch]
-            line = int(coll.line[chosen[0]])
-            handle = intern(process, ptr, epoch, comm, line)
-            of_row[chosen] = handle
-            pairs.append((handle, comm))
+        # Lines before the first life, then those of each: both rise.
+        cuts = np.searchsorted(coll.line[rows], [life.first_line for life in lives]).tolist()
+        for epoch, (begin, end) in enumerate(pairwise([0, *cuts, len(rows)]), start=-1):
+            if begin < end:
+                chosen = rows[begin:end]
+                handle = intern(process, ptr, epoch, comm, int(coll.line[chosen[0]]))
+                of_row[chosen] = handle
+                pairs.append((handle, comm))
     return of_row, pairs
 
 
