@@ -150,7 +150,6 @@ void Collectives::distrust_cut_tail(CollLine& fields, const Place& place) {
     }
     const std::uint32_t row = comm_rows_[find_comm_key({place.process, fields.comm})];
     const bool same = row != NONE && result_.comms.global_rank[row] == fields.global_rank;
-    distrusted_ = distrusted_ || !same;
     if (row != NONE && !same) {
         fields.global_rank = -1;
     }

@@ -46,12 +46,6 @@ public:
     // Parses the message of a CALL line.
     Outcome call(std::string_view message, const Place& place);
 
-    // Adds the communicators of the lines that follow, whose process indices `processes` maps; what
-    // their rows become is written to `rows`. False, and no row added, when the lines before
-    // might have changed how they were separated.
-    bool append(const Collectives& later, const std::vector<std::uint32_t>& processes,
-                std::vector<std::uint32_t>& rows);
-
 private:
     // An operation is in place when the buffers are the same, or when one rank's block lies inside
     // the larger buffer at rank * count * size.
@@ -79,8 +73,7 @@ private:
     Result& result_;
     KeyTable<CommKey> comm_keys_;
     std::vector<std::uint32_t> comm_rows_;  // of each key, the row of its latest generation
-    bool distrusted_ = false;      // a cut line was read by what is known of its communicator
-    std::vector<Layout> layouts_;  // of each operation
+    std::vector<Layout> layouts_;           // of each operation
     std::array<KnownTail, 256> tails_;
     KnownCalls known_;
 };
