@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import BinaryIO
 
 from collscope.errors import InputError
 
+CLOSED = "standard output: closed. Open it, or write to a file with -o."
 _SQLITE = b"SQLite format 3\0"  # sqlite.org/fileformat2.html, 1.3.1
 # The first bytes of a journal and of a write-ahead log (sqlite.org/fileformat2.html, 3 and 4.1);
 # the index of the log has none, and goes by its name.
@@ -80,6 +83,23 @@ def _require_file(path: Path, option: str) -> None:
         raise InputError(f"{path}: an address, but collscope writes files. Name one with {option}.")
 
 
+def require_folder(path: Path, option: str = "-o") -> None:
+    """Refuse, before any work, a file whose folder is not there.
+
+    option  that names the file
+    raises  InputError with the command that makes the folder
+    """
+    folder = path.parent
+    if folder.is_dir():
+        return
+    another = f"name another file with {option}"
+    if os.path.lexists(folder):
+        raise InputError(f"{path}: {folder} is no folder. {another.capitalize()}.")
+    raise InputError(
+        f"{path}: no such folder. Make it with 'mkdir -p {shlex.quote(str(folder))}', or {another}."
+    )
+
+
 def require_output(path: Path, option: str = "") -> None:
     """Refuse a file that an output must not replace, under whatever name or link.
 
@@ -130,6 +150,17 @@ def _head(path: str) -> bytes:
             return file.read(len(_SQLITE))
     except OSError:
         return b""
+
+
+def binary_standard_output() -> BinaryIO:
+    """Standard output for bytes.
+
+    raises  InputError where it is closed
+    """
+    # A shell's `>&-` leaves None there, whatever the stubs say.
+    if sys.stdout is None:
+        raise InputError(CLOSED)
+    return sys.stdout.buffer
 
 
 @contextmanager

@@ -610,10 +610,20 @@ def believed_recording(recorded: RecordedCalls) -> RecordedCalls:
 
     Calls of a recorder overlap, and no sum is made of them: only what is no time is left out.
     """
-    calls = [_believed_call(call) for call in recorded.calls]
-    wrong = [k for k, call in enumerate(calls) if call is not recorded.calls[k]]
+    wrong = [
+        k
+        for k, call in enumerate(recorded.calls)
+        if not 0
+        <= (call.start_ns or 0)
+        <= (LATEST_NS if call.end_ns is None else call.end_ns)
+        <= LATEST_NS
+        or not 0 <= (call.duration_ns or 0) <= LONGEST_NS
+    ]
     if not wrong:
         return recorded
+    calls = list(recorded.calls)
+    for k in wrong:
+        calls[k] = _believed_call(calls[k])
     first = recorded.calls[wrong[0]]
     shown = f"{first.collective.op.value}: {first.start_ns} to {first.end_ns} ns"
     note = Diagnostic(Severity.DATA_LOSS, "untimed_call", _UNTIMED_CALL, None, shown, len(wrong))

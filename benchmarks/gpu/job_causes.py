@@ -364,13 +364,14 @@ def burn_gpu(device: int) -> None:
         time.sleep(0.004)
 
 
-def wait(ranks: dict[int, int], others: list[int]) -> dict[int, int]:
+def wait(ranks: dict[int, int], others: list[int], seconds: float = _SECONDS) -> dict[int, int]:
     """Exit status of each rank that ended; the rest, and the other processes, are killed.
 
-    ranks  the rank of each process id
+    ranks    the rank of each process id
+    seconds  after which they are given up
     """
     ended: dict[int, int] = {}
-    give_up = time.monotonic() + _SECONDS
+    give_up = time.monotonic() + seconds
     while len(ended) < len(ranks) and not any(ended.values()) and time.monotonic() < give_up:
         for pid, rank in ranks.items():
             if rank not in ended:
@@ -466,4 +467,5 @@ def main() -> None:
             print(case, given.start, truth.get("step_ms") or truth.get("log"), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

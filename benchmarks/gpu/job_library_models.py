@@ -224,7 +224,7 @@ class Ulysses(nn.Module):
         a = F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0]
         a = a.transpose(0, 1).reshape(WORLD, t, -1)
         x = x + self.out(AllToAll.apply(a).transpose(0, 1).reshape(t, width))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
+        return x + self.mlp(self.norm2(x))
 
 
 def ulysses() -> Step:

@@ -2,8 +2,10 @@
 
 Recorded beside NCCL's log and a Kineto trace: mixed, ddp, fsdp, graph, late. Without either: cost
 (levels alternate every 20 steps within one process) and small (a loop of 8 KiB AllReduces); turns
-(the same loops by processes with no plugin and with each level, which take turns: two ranks each).
-OUT/CASE.rounds.json has the time of each round.
+(the same loops by processes with no plugin and with each level, which take turns: two ranks each);
+kernels (durations of AllReduces in a Kineto trace, with events of kernels and without).
+OUT/CASE.rounds.json has the time of each round. A bar holds if the upper end of `paired` does: of
+the differences of two levels in the same round the median, and its 95 % interval.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from torch.profiler import ProfilerActivity, profile
 Step = Callable[[], None]
 
 LEVELS = ("off", "calls", "sampled", "all")
+MEASURED = ("off", "calls", "sampled")  # within one process; `all` is not held to a bar
 PAIR = 2  # ranks of a job in turns
 
 case, out = sys.argv[1], Path(sys.argv[2])
@@ -194,11 +197,11 @@ def alternate(step: Step, rounds: int, steps: int, settle: int) -> dict[str, lis
     settle  steps behind each change that are not timed
     """
     set_level = level_setter()
-    found: dict[str, list[float]] = {level: [] for level in LEVELS}
+    found: dict[str, list[float]] = {level: [] for level in MEASURED}
     for number in range(rounds):
         # Each level comes first, second and so on as often.
-        turn = number % len(LEVELS)
-        for level in LEVELS[turn:] + LEVELS[:turn]:
+        turn = number % len(MEASURED)
+        for level in MEASURED[turn:] + MEASURED[:turn]:
             set_level(level)
             for _ in range(settle):
                 step()
@@ -212,8 +215,12 @@ def alternate(step: Step, rounds: int, steps: int, settle: int) -> dict[str, lis
 
 
 def verdict(found: dict[str, list[float]]) -> dict[str, dict[str, float]]:
-    """For each level the excess of its time over the first's, in percent, with the 95 % interval
-    of rounds drawn again: of all the time, and of the median round."""
+    """For each level the excess of its time over the first's, in percent.
+
+    sum, median  of all the time, and of the median round: with the 95 % interval of rounds that are
+                 drawn again
+    paired       the median of the differences in the same round, with the 95 % interval of its rank
+    """
     draw = random.Random(1)
     base, *levels = found
     rounds = len(found[base])
@@ -225,7 +232,7 @@ def verdict(found: dict[str, list[float]]) -> dict[str, dict[str, float]]:
             own, other = [found[level][i] for i in rows], [found[base][i] for i in rows]
             excess[0].append(100 * (sum(own) / sum(other) - 1))
             excess[1].append(100 * (statistics.median(own) / statistics.median(other) - 1))
-        answer[level] = {"ms": statistics.mean(found[level])}
+        answer[level] = {"ms": statistics.mean(found[level]), **paired(found[level], found[base])}
         for name, (measured_excess, *drawn) in zip(("sum", "median"), excess, strict=True):
             drawn.sort()
             answer[level] |= {
@@ -234,6 +241,24 @@ def verdict(found: dict[str, list[float]]) -> dict[str, dict[str, float]]:
                 f"{name}_high_95": drawn[-13],
             }
     return answer
+
+
+def paired(own: list[float], other: list[float]) -> dict[str, float]:
+    """Median difference of rounds, in percent of the other level's median round.
+
+    The interval is of order statistics: how many of the differences lie below their true median is
+    binomial, however the host's noise is distributed.
+    """
+    differences = sorted(a - b for a, b in zip(own, other, strict=True))
+    count = len(differences)
+    away = 0.98 * count**0.5  # 1.96 standard deviations
+    low, high = max(int(count / 2 - away), 0), min(int(count / 2 + away) + 1, count - 1)
+    percent = 100 / statistics.median(other)
+    return {
+        "paired_percent": statistics.median(differences) * percent,
+        "paired_low_95": differences[low] * percent,
+        "paired_high_95": differences[high] * percent,
+    }
 
 
 def blocking(group: dist.ProcessGroup | None = None) -> Step:
@@ -258,9 +283,9 @@ def blocking(group: dist.ProcessGroup | None = None) -> Step:
 def measured() -> None:
     """Cost of each level against none, as a line of JSON."""
     if case == "cost":
-        step, steps, rounds, settle = blocking(), 20, 120, 1
+        step, steps, rounds, settle = blocking(), 20, 160, 1
     else:
-        step, steps, rounds, settle = small(None), 25, 3000, 5
+        step, steps, rounds, settle = small(None), 25, 4500, 5
     for _ in range(50):
         step()
     report_cost(alternate(step, rounds, steps, settle), steps)
@@ -270,6 +295,44 @@ def small(group: dist.ProcessGroup | None) -> Step:
     """An AllReduce of 8 KiB."""
     data = torch.ones(2048, device=device)
     return lambda: dist.all_reduce(data, group=group)
+
+
+def kernels() -> None:
+    """Durations of AllReduces in a trace, by bytes and level: the shortest of the ranks, in us."""
+    set_level, repeats, kept = level_setter(), 12, 10
+    buffers = [torch.ones(n, device=device) for n in (2048, 256 << 10, 2 << 20, 6 << 20, 16 << 20)]
+    for data in buffers:
+        dist.all_reduce(data)
+    torch.cuda.synchronize()
+    rounds = 10
+    with profile(activities=[ProfilerActivity.CUDA]) as p:
+        for _ in range(rounds):
+            for level in ("off", "all"):
+                set_level(level)
+                for data in buffers:
+                    for _ in range(repeats):
+                        dist.all_reduce(data)
+                        torch.cuda.synchronize()
+    path = out / f"kernels.rank{rank}.json"
+    p.export_chrome_trace(str(path))
+    events = [e for e in json.loads(path.read_text())["traceEvents"] if e.get("cat") == "kernel"]
+    events.sort(key=lambda e: e["ts"])
+    own = [e["dur"] for e in events if "nccl" in e["name"]]
+    every: list[list[float]] = [[]] * world
+    dist.all_gather_object(every, own)
+    if rank == 0:
+        shortest = iter([min(calls) for calls in zip(*every, strict=True)])
+        medians: dict[str, list[float]] = {}
+        for _ in range(rounds):
+            for level in ("off", "all"):
+                for data in buffers:
+                    block = [next(shortest) for _ in range(repeats)][repeats - kept :]
+                    medians.setdefault(f"{data.nbytes} {level}", []).append(
+                        statistics.median(block)
+                    )
+        line = {"case": case, "setting": os.environ.get("SETTING", "")}
+        times = {name: sorted(found) for name, found in medians.items()}
+        print("COST " + json.dumps({**line, "us": times}), flush=True)
 
 
 def report_cost(found: dict[str, list[float]], steps: int, name: str = case) -> None:
@@ -330,6 +393,8 @@ if case == "turns":
     sys.stdout.flush()
 elif case in ("cost", "small"):
     measured()
+elif case == "kernels":
+    kernels()
 else:
     recorded()
 dist.destroy_process_group()

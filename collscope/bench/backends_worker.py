@@ -6,15 +6,17 @@
 It needs PyTorch alone and imports nothing of collscope: copied to another machine it runs there.
 Its rows are a replay CSV (schemas/replay-csv.md) with a label for each backend.
 
-A sample is what a call adds on the slowest rank to a graph in which each call follows compute: a
-matrix product that reads more than the L2 cache holds, and what writes the data. Calls that follow
-each other alone would show launches that a job's compute hides (3 to 5 us of NCCL's on two H100),
-and data that stay in the cache. The backends take turns, so that drift meets all of them. A row
-holds all samples of a launch: launches differ by more than samples, so start it several times, with
---round 1 --append and so on. Before and after its samples each backend's result is compared with
-the expected sum, element by element, in a graph. A backend that cannot run leaves a row with the
-reason. One that hangs or ends the process is left out after torchrun's restart, and in further
-launches.
+A sample is what a call adds on the slowest rank to a graph in which each call follows compute.
+Calls that follow each other alone would show launches that a job's compute hides (3 to 5 us of
+NCCL's on two H100), and data that stay in the cache. What a call adds depends on the compute, so
+there are three kinds: a layer of a model, whose second matrix product writes the data and whose
+next work reads the result; a matrix product and a copy, each followed by zeros for data. All of
+them read more than the L2 cache holds. The rows behind a layer have the label's own name, the
+others also `behind-KIND`. The backends take turns, so that drift meets all of them. A row holds all
+samples of a launch: launches differ by more than samples, so start it several times, with --round 1
+--append and so on. Before and after its samples each backend's result is compared with the expected
+sum, element by element, in a graph. A backend that cannot run leaves a row with the reason. One
+that hangs or ends the process is left out after torchrun's restart, and in further launches.
 
 NVLink multicast stays off, in NCCL too, but with --multimem.
 """
@@ -28,6 +30,7 @@ import ctypes
 import functools
 import importlib
 import io
+import itertools
 import json
 import os
 import re
@@ -49,16 +52,21 @@ COLUMNS = (
     "samples_us",
 )  # fmt: skip
 METHOD = (
-    "Graphs of {calls} calls, each behind a matrix product, and graphs of these products alone,"
-    " between two events, launched until {target_ms:g} ms have passed or more; a sample is what a"
-    " call adds on the slowest rank; backends take turns."
+    "Graphs of {calls} calls, each behind compute, and graphs of this compute alone, between two"
+    " events, launched until {target_ms:g} ms have passed or more; a sample is what a call adds on"
+    " the slowest rank; backends and three kinds of compute take turns."
 )
 _CALLS = 20  # of a graph: many more than the microseconds that its launch takes
 _TARGET_MS = 5.0  # of a sample
 _MOST_LAUNCHES = 20  # of a graph in a sample
-_TOKENS = 16  # rows of the matrix products, as few as a decode step has
-_CACHES = 1.25  # of the L2 cache are the weights that a product reads
-_LEAST_WEIGHTS = 64 << 20  # bytes of them, where the size of the cache is not known
+_TOKENS = 16  # rows of a matrix product that writes no data, as few as a decode step has
+_HIDDEN_SIZE = 4096  # of a layer, at most; it has as many tokens as fill the data
+_LEAST_HIDDEN_SIZE = 128
+_CACHES = 1.25  # of the L2 cache are what a product or a copy reads
+_LAYER_CACHES = 4  # are the weights of all layers
+_LEAST_CACHE = 50 << 20  # bytes of it, where its size is not known
+LAYER, PRODUCT, COPY = "layer", "product", "copy"  # kinds of compute; rows of the first are plain
+BEHIND = "behind-"  # and a kind of compute other than a layer: a word of the label
 _EXACT = 256  # whole numbers to which a bfloat16 is exact
 _MULTICAST_OFF = {
     "NCCL_NVLS_ENABLE": "0",
@@ -92,6 +100,38 @@ class Prepared(NamedTuple):
     library: str
     in_place: bool = False
     capture: Callable[[], Any] = contextlib.nullcontext  # around the capture of a graph
+
+
+# What runs before a call, and what runs on its result.
+Compute = tuple[Callable[[], object], Callable[[Any], object]]
+# By kind of compute: what launches the graph that is timed, and what of it is not the call's.
+Launches = dict[str, tuple[Callable[[], None], ...]]
+
+
+def _behind(compute: Compute, call: Callable[[], Any]) -> None:
+    before, after = compute
+    before()
+    after(call())
+
+
+def _launch(launch: Callable[[], None], _of: Callable[[], None]) -> None:
+    """Launch a graph; `_of`, what was captured, has the memory that the graph uses."""
+    launch()
+
+
+def _nothing(_result: object) -> None:
+    pass
+
+
+def _powers_of_two(most: int) -> Iterator[int]:
+    """Falling.
+
+    >>> list(_powers_of_two(8))
+    [8, 4, 2, 1]
+    """
+    while most:
+        yield most
+        most //= 2
 
 
 class _Ranks:
@@ -152,42 +192,97 @@ class _Gpu:
         self.device = torch.device("cuda", torch.cuda.current_device())
         self.name = torch.cuda.get_device_name() + (SHARED if gpus < local_ranks else "")
         self.runtime = f"cuda {torch.version.cuda}" if torch.version.cuda else "hip"
-        self._operands: tuple[Any, ...] | None = None
-
-    def compute(self) -> None:
-        """What runs before a call, as in a step that decodes."""
-        torch = self._torch
-        if self._operands is None:
-            cache = getattr(torch.cuda.get_device_properties(self.device), "L2_cache_size", 0)
-            width = int((max(cache * _CACHES, _LEAST_WEIGHTS) / 2) ** 0.5) // 256 * 256 + 256
-            made = {"dtype": torch.bfloat16, "device": self.device}
-            self._operands = (
-                torch.randn(_TOKENS, width, **made),
-                torch.randn(width, width, **made),
-                torch.empty(_TOKENS, width, **made),
-            )
-        tokens, weights, result = self._operands
-        torch.mm(tokens, weights, out=result)
+        cache = getattr(torch.cuda.get_device_properties(self.device), "L2_cache_size", 0)
+        self._cache = max(int(cache), _LEAST_CACHE)
+        self._kept: dict[object, Any] = {}  # operands of compute
 
     def synchronize(self) -> None:
         """Wait for all work, and raise what went wrong in it."""
         self._torch.cuda.synchronize()
 
-    def timed(self, prepared: Prepared, calls: int) -> tuple[Callable[[], None], ...]:
-        """What launches a graph of so many calls behind compute, and one of this compute alone."""
+    def timed(self, prepared: Prepared, calls: int) -> Launches:
+        """What launches a graph of so many calls behind each compute, and of this compute alone."""
+        found: Launches = {}
+        for kind, make in ((LAYER, self._layer), (PRODUCT, self._product), (COPY, self._copy)):
+            compute = make(prepared.data)
+            how = (
+                functools.partial(_behind, compute, prepared.call),
+                functools.partial(_behind, compute, lambda: prepared.data),
+            )
+            for one in how:  # libraries make handles, which no capture allows
+                one()
+            self.synchronize()
+            made = [(self.graph(prepared._replace(call=one), calls)[0], one) for one in how]
+            found[kind] = tuple(functools.partial(_launch, *one) for one in made)
+        return found
 
-        def write() -> None:
-            self.compute()
-            prepared.data.zero_()  # sums of zeros stay numbers, however often they are made
+    def _layer(self, data: Any) -> Compute:  # noqa: ANN401
+        """Two matrix products, which write the data, and a sum with the result."""
+        torch, count = self._torch, data.numel()
+        width = next((n for n in _powers_of_two(_HIDDEN_SIZE) if count % n == 0), 0)
+        if width < _LEAST_HIDDEN_SIZE:  # no layer makes such data
+            return self._product(data)
+        shape, made = (count // width, width), {"dtype": data.dtype, "device": self.device}
 
-        def write_and_call() -> None:
-            write()
-            prepared.call()
+        def weights() -> list[tuple[Any, Any]]:
+            layers = -(-self._cache * _LAYER_CACHES // (width * width * data.element_size()))
+            half = width // 2
+            return [
+                (torch.randn(width, half, **made) / 64, torch.randn(half, width, **made) / 64)
+                for _ in range(layers)
+            ]
 
-        write_and_call()  # libraries make handles, which no capture allows
-        self.synchronize()
-        made = (prepared._replace(call=how) for how in (write_and_call, write))
-        return tuple(self.graph(one, calls)[0] for one in made)
+        layers = itertools.cycle(self._once(("layer", width, data.dtype), weights))
+        x, between = torch.randn(*shape, **made), torch.empty(shape[0], width // 2, **made)
+        after = torch.empty(*shape, **made)
+
+        def before() -> None:
+            first, second = next(layers)
+            torch.mm(x, first, out=between)
+            torch.nn.functional.silu(between, inplace=True)
+            torch.mm(between, second, out=data.view(shape))
+
+        return before, lambda result: torch.add(x, result.view(shape), alpha=0.01, out=after)
+
+    def _product(self, data: Any) -> Compute:  # noqa: ANN401
+        """A matrix product, and zeros: sums of zeros stay numbers, however often they are made."""
+        torch = self._torch
+
+        def operands() -> tuple[Any, Any, Any]:
+            width = int((self._cache * _CACHES / 2) ** 0.5) // 256 * 256 + 256
+            made = {"dtype": torch.bfloat16, "device": self.device}
+            return (
+                torch.randn(_TOKENS, width, **made),
+                torch.randn(width, width, **made),
+                torch.empty(_TOKENS, width, **made),
+            )
+
+        tokens, weights, result = self._once("product", operands)
+
+        def before() -> None:
+            torch.mm(tokens, weights, out=result)
+            data.zero_()
+
+        return before, _nothing
+
+    def _copy(self, data: Any) -> Compute:  # noqa: ANN401
+        """A copy, and zeros."""
+        torch, size = self._torch, int(self._cache * _CACHES)
+        source, target = self._once(
+            "copy",
+            lambda: [torch.zeros(size, dtype=torch.uint8, device=self.device) for _ in range(2)],
+        )
+
+        def before() -> None:
+            target.copy_(source)
+            data.zero_()
+
+        return before, _nothing
+
+    def _once(self, key: object, make: Callable[[], Any]) -> Any:  # noqa: ANN401
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
 
     def graph(self, prepared: Prepared, calls: int) -> tuple[Callable[[], None], Any]:
         """What launches a graph of so many calls, and the result of its last one."""
@@ -227,11 +322,11 @@ class _Processor:
     def synchronize(self) -> None:
         """Nothing runs on."""
 
-    def timed(self, prepared: Prepared, calls: int) -> tuple[Callable[[], None], ...]:
+    def timed(self, prepared: Prepared, calls: int) -> Launches:
         """What makes so many calls: the processor has no launches to hide."""
         launch, _ = self.graph(prepared, calls)
         prepared.data.zero_()
-        return (launch,)
+        return {LAYER: (launch,)}
 
     def graph(self, prepared: Prepared, calls: int) -> tuple[Callable[[], None], Any]:
         """What makes so many calls, and a tensor that holds the result of the last one."""
@@ -499,8 +594,7 @@ class Ready(NamedTuple):
 
     prepared: Prepared
     check: Callable[[], int]  # wrong elements over all ranks, of another launch
-    # the graph that is timed, and what of it is not the call's
-    launches: tuple[Callable[[], None], ...]
+    launches: Launches
 
 
 def pattern(torch: Any, rank: int, count: int, like: Any) -> Any:  # noqa: ANN401
@@ -519,7 +613,7 @@ def prepare(job: Job, make: Backend, point: Point) -> Ready:
     # A second call meets buffers that the first one used; of many ranks its sum would be rounded.
     chain = 2 if job.ranks.world**2 <= _EXACT else 1
     launch, result = in_step(job, lambda: job.machine.graph(prepared, chain))
-    ready = Ready(prepared, functools.partial(_wrong, job, prepared, launch, result, chain), ())
+    ready = Ready(prepared, functools.partial(_wrong, job, prepared, launch, result, chain), {})
     wrong = in_step(job, ready.check)
     if wrong:
         return ready._replace(check=lambda: wrong)
@@ -581,9 +675,9 @@ def one_line(error: BaseException) -> str:
     return re.sub(r"[^ -~]", "?", text)[:_LINE]
 
 
-def sample_us(job: Job, ready: Ready, number: int) -> float:
+def sample_us(job: Job, launches: Sequence[Callable[[], None]], number: int) -> float:
     """What a call adds on the slowest rank: the whole less the compute alone."""
-    total, *others = (graph_us(job, launch, number) for launch in ready.launches)
+    total, *others = (graph_us(job, launch, number) for launch in launches)
     return total - sum(others)
 
 
@@ -630,11 +724,13 @@ class Row(NamedTuple):
     n_wrong: int | None = None
     status: str = "ok"
     message: str = ""
+    kind: str = LAYER  # of the compute before the call
 
 
 def row_fields(row: Row, common: dict[str, object]) -> list[object]:
     """Its fields, in the order of COLUMNS."""
     size, world = row.point.size_bytes, int(str(common["nranks"]))
+    behind = "" if row.kind == LAYER else f"{BEHIND}{row.kind}"
     known: dict[str, object] = {
         **common,
         "op": "AllReduce",
@@ -648,7 +744,7 @@ def row_fields(row: Row, common: dict[str, object]) -> list[object]:
         "status": row.status,
         "class_id": row.place,
         "checked": "" if row.n_wrong is None else "all",
-        "label": f"{common['label']} {row.backend}".strip(),
+        "label": " ".join(filter(None, (str(common["label"]), behind, row.backend))),
         "message": row.message,
     }
     if row.samples_us:
@@ -725,7 +821,7 @@ def failed_in(text: str) -> dict[str, str]:
     return {
         row["label"].rpartition(" ")[2]: row["message"].removeprefix(_LEFT_OUT)
         for row in rows
-        if row["status"] == "failed"
+        if row["status"] == "failed" and row["message"].startswith(_LEFT_OUT)
     }
 
 
@@ -820,12 +916,14 @@ class _Bench:
             if wrong[name]:
                 rows.append(Row(place, point, name, library, n_wrong=wrong[name], status="wrong"))
                 continue
-            samples, launches = taken[name]
-            if min(samples) <= 0:
-                rows.append(Row(place, point, name, library, status="failed", message=_HIDDEN))
-                continue
-            calls = launches * len(samples) * _CALLS
-            rows.append(Row(place, point, name, library, tuple(samples), calls, 0))
+            for kind, (samples, launches) in taken[name].items():
+                row = Row(place, point, name, library, kind=kind)
+                if min(samples) <= 0:
+                    rows.append(row._replace(status="failed", message=_HIDDEN))
+                    continue
+                calls = launches * len(samples) * _CALLS
+                timed = row._replace(samples_us=tuple(samples), iterations=calls, n_wrong=0)
+                rows.append(timed)
         rows.sort(key=lambda row: list(made).index(row.backend))
         self._show(point, rows)
         return rows
@@ -842,18 +940,20 @@ class _Bench:
 
     def _samples(
         self, place: int, ready: dict[str, Ready]
-    ) -> tuple[dict[str, tuple[list[float], int]], dict[str, int]]:
-        """Samples and launches of a graph in each, and wrong elements, by backend."""
+    ) -> tuple[dict[str, dict[str, tuple[list[float], int]]], dict[str, int]]:
+        """Samples and launches of a graph in each, and wrong elements, by backend and compute."""
         wrong = {name: self._step(place, name, found.check) for name, found in ready.items()}
         right = [name for name in ready if not wrong[name]]
-        taken: dict[str, tuple[list[float], int]] = {}
+        taken: dict[str, dict[str, tuple[list[float], int]]] = {name: {} for name in right}
         for name in right:
-            first = functools.partial(graph_us, self._job, ready[name].launches[0], 1)
-            taken[name] = [], launches_for(self._step(place, name, first))
+            for kind, (launch, *_) in ready[name].launches.items():
+                first = functools.partial(graph_us, self._job, launch, 1)
+                taken[name][kind] = [], launches_for(self._step(place, name, first))
         for _, name in turns(right, self._turns):
-            samples, launches = taken[name]
-            take = functools.partial(sample_us, self._job, ready[name], launches)
-            samples.append(self._step(place, name, take))
+            for kind, launches in ready[name].launches.items():
+                samples, number = taken[name][kind]
+                take = functools.partial(sample_us, self._job, launches, number)
+                samples.append(self._step(place, name, take))
         wrong |= {name: self._step(place, name, ready[name].check) for name in right}
         return taken, wrong
 
@@ -871,6 +971,7 @@ class _Bench:
             if row.samples_us
             else f"{row.backend}: {row.status}"
             for row in rows
+            if row.kind == LAYER
         ]
         sys.stderr.write(f"{point.size_bytes} bytes: {', '.join(words)}\n")
 

@@ -225,7 +225,10 @@ def _version(wanted: bool) -> None:
 def _root(
     context: typer.Context,
     _version_wanted: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "-V", "--version", callback=_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
@@ -304,6 +307,8 @@ def main() -> None:
             _complete_for_shell(sys.argv[1:])
             app()
     except CollscopeError as error:
+        if sys.stdout is not None and not _flushed(sys.stdout):
+            discard_output(sys.stdout)  # Python would try again at its end, and exit with 120
         if _debug:
             traceback.print_exc()
         elif not _printed_by_rank_0(error):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
@@ -73,11 +74,17 @@ def _of_ending(path: Path, names: Sequence[str]) -> str:
     )
 
 
-def write_answer(places: Sequence[Target], render: Callable[[str], str | bytes]) -> None:
+def write_answer(
+    places: Sequence[Target],
+    render: Callable[[str], str | bytes],
+    verdict: Callable[[], str] | None = None,
+) -> None:
     """Write an answer to its targets.
 
-    render  gives the answer in a format
-    raises  InputError when a target cannot be written
+    On a terminal, the files that were written are named.
+    render   gives the answer in a format
+    verdict  gives its outcome in a line, for people where all of the answer goes into files
+    raises   InputError when a target cannot be written
     """
     rendered: dict[str, str | bytes] = {}
     for place in places:
@@ -90,6 +97,12 @@ def write_answer(places: Sequence[Target], render: Callable[[str], str | bytes])
             _add_to_summary(answer, place.path)
         else:
             write(answer, place.path, commands=place.format == "github")
+    files = [place.path for place in places if not place.appended and place.path is not None]
+    if sys.stderr is not None and sys.stderr.isatty():
+        for path in files:
+            print_stderr(f"{path}: written")
+    if verdict is not None and len(files) == sum(not place.appended for place in places):
+        print_stderr(verdict())
 
 
 def _add_to_summary(answer: str, path: Path) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from collscope.cli.options import DEFAULT_DB, Db, checked_label, print_stderr, summarise
 from collscope.cli.progress import progress
-from collscope.cli.record import print_report
+from collscope.cli.record import held_by_store, print_report
 from collscope.cli.values import complete_run
 from collscope.cli.watch import until_ended
 from collscope.errors import UsageError
@@ -68,8 +68,9 @@ def attach(
     from collscope.reports.watch.follow import Followed
 
     seconds = parse_seconds(duration)
-    found = recorders_in(folder)
     name = run or time.strftime("attach-%Y%m%d-%H%M%S")
+    held_by_store(db, name)
+    found = recorders_in(folder)
     arm, disarm, by_hand = _control(where, found) if os.sep in where else _service(where, found)
     followed = Followed(folder)
     if found.levels == {"off"}:  # its files are small

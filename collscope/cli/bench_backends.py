@@ -11,6 +11,7 @@ import typer
 from collscope.cli import replay_options
 from collscope.cli.answers import targets, write_answer
 from collscope.cli.options import DEFAULT_DB, Db, Format, FormatOption, Output, Run, write
+from collscope.cli.run_argument import RunArgument, named_run
 from collscope.gpu_vendors import Backend
 
 
@@ -21,6 +22,8 @@ def _call_size(text: str) -> int:
 
 
 def backends(
+    context: typer.Context,
+    name: RunArgument = None,
     ranks: Annotated[
         int | None,
         typer.Option("-n", "--ranks", help="Ranks (GPUs). Default: those of the run.", min=2),
@@ -82,6 +85,7 @@ def backends(
     from collscope.reports.backends.text import render_backends
 
     places = targets(format, output, Format)
+    run = named_run(context, db, name, run)
 
     request = BackendsRequest(
         nranks=ranks,

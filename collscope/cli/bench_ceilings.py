@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from collscope.cli import replay_options
-from collscope.cli.options import DEFAULT_DB, SYSTEM, Db, Run, write
+from collscope.cli.options import (
+    DEFAULT_DB,
+    SYSTEM,
+    SYSTEM_VARIABLE,
+    Db,
+    Run,
+    require_writable,
+    write,
+)
+from collscope.cli.values import complete_system
 from collscope.gpu_vendors import Backend
 
 # Seven operations at eleven sizes: 77 classes, a second each.
@@ -17,7 +26,15 @@ _SWEEP = "allreduce,allgather,reducescatter,broadcast,reduce,alltoall,sendrecv:1
 
 def ceilings(
     ranks: Annotated[int, typer.Option("-n", "--ranks", help="Ranks (GPUs).", min=2)],
-    system: Annotated[str, typer.Option("--system", help=f"The machine: {SYSTEM}.")],
+    system: Annotated[
+        str,
+        typer.Option(
+            "--system",
+            autocompletion=complete_system,
+            envvar=SYSTEM_VARIABLE,
+            help=f"The machine: {SYSTEM}.",
+        ),
+    ],
     save: Annotated[
         Path, typer.Option("--save", help="System file to write, for --system of other commands.")
     ] = Path("ceilings.toml"),
@@ -43,9 +60,11 @@ def ceilings(
     from collscope.replay.measure import measure
     from collscope.replay.session import Method, Options, Target, make_session
     from collscope.replay.sweep import sweep_plan
-    from collscope.reports.roofline.answer import text_of_fit
+    from collscope.reports.roofline.answer import require_base, text_of_fit
     from collscope.roofline.fit import fit
 
+    require_base(system)  # before it is measured
+    require_writable(save, "--save")
     planned = sweep_plan(sweep, nranks=ranks)
     method = Method(
         backend=backend.value, library=library, runtime=runtime, budget_s=budget, timeout_s=timeout
@@ -56,7 +75,7 @@ def ceilings(
     outcome = measure(planned.plan, session, Target(db, run, label=label))
     if outcome.measurements:
         fitted = fit(outcome.measurements, label, nnodes=nodes)
-        write(text_of_fit(system, fitted, save), save)
+        write(text_of_fit(system, fitted, save), save, option="--save")
         write(f"{save}: {len(fitted.curves)} operations. Give it as --system {save}.", None)
     if outcome.notice is not None:
         write(f"bench ceilings: {outcome.notice.text}", None)

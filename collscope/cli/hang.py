@@ -16,11 +16,12 @@ from collscope.cli.options import (
     Db,
     Output,
     checked_label,
-    checked_output,
     write,
 )
+from collscope.cli.run_argument import paths_or_run
 from collscope.cli.values import complete_run
 from collscope.errors import InputError, UsageError
+from collscope.outputs import require_output
 
 if TYPE_CHECKING:
     from collscope.hang.records import Evidence
@@ -36,9 +37,10 @@ class HangFormat(str, Enum):
 
 
 def hang(
+    context: typer.Context,
     paths: Annotated[
         list[str] | None,
-        typer.Argument(help="Dumps, logs, stderr and RAS answers, or their folder."),
+        typer.Argument(help="Dumps, logs, stderr and RAS answers, their folder, or a run."),
     ] = None,
     ras: Annotated[
         str | None,
@@ -67,28 +69,29 @@ def hang(
     """
     from collscope.hang.judge import judge
     from collscope.hang.service import ask_twice
-    from collscope.reports.hang.text import render_hang
+    from collscope.reports.hang.text import render_hang, verdict_line
 
-    if not paths and ras is None and run is None:
+    sources, run = paths_or_run(context, db, paths, run)
+    if not sources and ras is None and run is None:
         raise UsageError(
             "no input. Name files or a folder, a stored run with --run NAME, or a service with"
             " --ras HOST[:PORT]."
         )
-    if run is not None and (paths or ras is not None):
+    if run is not None and (sources or ras is not None):
         raise UsageError("--run: give either a stored run, or files and a service.")
     if keep is not None and ras is None:
         raise UsageError("--keep: there is no answer to keep. Also give --ras HOST[:PORT].")
     places = targets(format, output, HangFormat)
     kept = [] if keep is None else [keep / f"ras.{number}.txt" for number in range(2)]
     for path in kept:
-        checked_output(path)
+        require_output(path, "--keep")
     answers = () if ras is None else ask_twice(ras)
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
     for path, answer in zip(kept, answers, strict=False):
         write(answer, path)
-    verdict = judge(_evidence(paths or [], [(f"{ras}", answer) for answer in answers], run, db))
-    write_answer(places, lambda fmt: render_hang(verdict, fmt))
+    verdict = judge(_evidence(list(sources), [(f"{ras}", answer) for answer in answers], run, db))
+    write_answer(places, lambda fmt: render_hang(verdict, fmt), lambda: verdict_line(verdict))
     if not verdict.decided:
         raise typer.Exit(4)
 

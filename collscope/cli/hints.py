@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any
 
 # Commands of other tools that have another name here.
@@ -22,6 +23,8 @@ _COMMANDS = {
     "rm": "collscope runs rm RUN",
 }
 _FORMATS = ("text", "md", "csv", "json", "jsonl", "html", "parquet", "junit", "github")
+_ROWS = ("-n", "--limit", "--rows", "--top")
+_OUTPUTS = ("--html", "--csv", "--out")  # of commands without -o
 _OPTIONS = {
     **{f"--{name}": f"--format {name}" for name in _FORMATS},
     "--markdown": "--format md",
@@ -30,12 +33,12 @@ _OPTIONS = {
     "--output-format": "--format",
     "--out": "-o",
     "--output-file": "-o",
-    **dict.fromkeys(("-n", "--limit", "--rows"), "--top"),
-    "-V": "--version",
+    **dict.fromkeys(_ROWS, "--top"),
     "--database": "--db",
     "--store": "--db",
     "--name": "--run",
 }
+_NEAR = 0.7
 _SQLITE = b"SQLite format 3\0"  # sqlite.org/fileformat2.html, 1.3.1
 
 
@@ -94,26 +97,59 @@ def correct(error: Any, words: Sequence[str]) -> None:  # noqa: ANN401 - click's
     words  of the command line
     """
     name = getattr(error, "option_name", None)
+    if name is None:
+        if error.message.startswith("Got unexpected extra argument"):
+            error.message += _instead_of_argument(error, words)
+    elif (message := _instead_of_option(error, name)) is not None:
+        error.message = message
+        error.possibilities = None
+    elif error.possibilities:
+        error.possibilities = [option for option in error.possibilities if _is_near(name, option)]
+
+
+def _instead_of_option(error: Any, name: str) -> str | None:  # noqa: ANN401 - click's UsageError
+    """The report of an unknown option with what to write instead; None where that is not known."""
+    context, message = error.ctx, error.message
     of_command = name in ("--db", "--run", "--format", "-o", "--output")
-    if name is not None and of_command and error.ctx is not None and error.ctx.parent is None:
-        error.message = f"{name}: an option of commands. Write it after a command's name"
-        error.possibilities = None
-    elif name is not None and (others := _siblings_with(name, error.ctx)):
-        error.message = f"{error.message} here. {', '.join(others)} have it"
-        error.possibilities = None
-    elif name in ("-f", "--file") and error.ctx is not None and error.ctx.info_name == "sql":
-        error.message = f"{error.message}. Write < FILE for a query in a file, or --format FORMAT"
-        error.possibilities = None
-    elif name in _OPTIONS and _has(error.ctx, _OPTIONS[name]):
-        error.message = f"{error.message}. Write {_OPTIONS[name]}"
-        error.possibilities = None
-    elif error.message.startswith("Got unexpected extra argument"):
-        stores = [word for word in words if is_sqlite(word)]
-        if stores and "--db" not in words:
-            error.message = f"{error.message}. Write --db {shlex.quote(stores[0])}"
-        elif _has(error.ctx, "--run") and not _takes_arguments(error.ctx):
-            run = error.message.partition("(s) (")[2].removesuffix(")")
-            if run in words:  # one word
-                error.message = f"{error.message}. Write --run {shlex.quote(run)}"
-        elif error.ctx is not None and error.ctx.info_name == "sql":
-            error.message = f"{error.message}. Write the query as one argument, in quotes"
+    if of_command and context is not None and context.parent is None:
+        return f"{name}: an option of commands. Write it after a command's name"
+    if others := _siblings_with(name, context):
+        return f"{message} here. {', '.join(others)} {'have' if len(others) > 1 else 'has'} it"
+    instead = _instead(name, context)
+    return None if instead is None else f"{message}. {instead}"
+
+
+def _instead(name: str, context: Any) -> str | None:  # noqa: ANN401 - click's context
+    """What to write or run instead of an option that a command does not have."""
+    of_sql = context is not None and context.info_name == "sql"
+    if of_sql and name in ("-f", "--file"):
+        return "Write < FILE for a query in a file, or --format FORMAT"
+    if of_sql and name in _ROWS:
+        return "Write LIMIT in the query"
+    if name in ("--version", "-V"):
+        return "Run collscope --version"
+    option = _option_for_output(context) if name in ("-o", "--output") else _OPTIONS.get(name)
+    return None if option is None or not _has(context, option) else f"Write {option}"
+
+
+def _option_for_output(context: Any) -> str | None:  # noqa: ANN401 - click's context
+    """The option that names the output of a command without -o; None where it has no such."""
+    return next((option for option in _OUTPUTS if _has(context, option)), None)
+
+
+def _instead_of_argument(error: Any, words: Sequence[str]) -> str:  # noqa: ANN401 - as above
+    """What to write instead of arguments that a command does not take; may be empty."""
+    stores = [word for word in words if is_sqlite(word)]
+    if stores and "--db" not in words:
+        return f". Write --db {shlex.quote(stores[0])}"
+    if _has(error.ctx, "--run") and not _takes_arguments(error.ctx):
+        run = error.message.partition("(s) (")[2].removesuffix(")")
+        return f". Write --run {shlex.quote(run)}" if run in words else ""  # one word
+    if error.ctx is not None and error.ctx.info_name == "sql":
+        return ". Write the query as one argument, in quotes"
+    return ""
+
+
+def _is_near(given: str, option: str) -> bool:
+    """Whether an option is spelled like what was given, apart from the hyphens of both."""
+    return bool(get_close_matches(given.lstrip("-"), [option.lstrip("-")], cutoff=_NEAR))

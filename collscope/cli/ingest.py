@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -15,7 +17,9 @@ from typer.core import TyperGroup
 
 from collscope.cli.hints import is_path
 from collscope.cli.options import (
+    DB_VARIABLE,
     DEFAULT_DB,
+    RUN_VARIABLE,
     Db,
     MaxSize,
     Paths,
@@ -23,6 +27,7 @@ from collscope.cli.options import (
     Run,
     Strict,
     checked_label,
+    print_stderr,
     summarise,
 )
 from collscope.cli.progress import progress
@@ -101,6 +106,13 @@ def _reading(max_size: int | None) -> Reading:
     return Reading(progress(), max_size)
 
 
+class _Store(msgspec.Struct, frozen=True):
+    """Where the files are read into."""
+
+    db: Path
+    run: str
+
+
 class _ReadOptions(msgspec.Struct, frozen=True):
     """Options of how files are read, and what is printed of them."""
 
@@ -111,7 +123,28 @@ class _ReadOptions(msgspec.Struct, frozen=True):
     quiet: bool
 
 
-def _ingest(ingest: Callable[[Reading], list[Ingested]], how: _ReadOptions) -> None:
+def _summarise(ingest: Callable[[], list[Ingested]], store: _Store, how: _ReadOptions) -> None:
+    """Ingest, print what became of the inputs, and on a terminal the command to run next."""
+    summarise(ingest, how.strict, quiet=how.quiet)
+    at_terminal = all(s is not None and s.isatty() for s in (sys.stdout, sys.stderr))
+    if at_terminal and not how.quiet:
+        print_stderr(f"next: {_report_command(store)}")
+
+
+def _report_command(store: _Store) -> str:
+    words = ["report"]
+    if store.run != _default(RUN_VARIABLE, "main"):
+        words += ["--run", store.run] if store.run.startswith("-") else [store.run]
+    if str(store.db) != _default(DB_VARIABLE, str(DEFAULT_DB)):
+        words += ["--db", str(store.db)]
+    return f"collscope {shlex.join(words)}"
+
+
+def _default(variable: str, otherwise: str) -> str:
+    return os.environ.get(variable) or otherwise
+
+
+def _ingest(ingest: Callable[[Reading], list[Ingested]], store: _Store, how: _ReadOptions) -> None:
     """Ingest with the workers that were asked for; a rank that serves as one prints nothing."""
     from collscope.ingest.workers import workers
     from collscope.replay.mpi import launched
@@ -122,7 +155,7 @@ def _ingest(ingest: Callable[[Reading], list[Ingested]], how: _ReadOptions) -> N
     with workers(how.jobs, how.dask, launched=several) as found:
         if found is not None:
             reading = Reading(progress(), how.max_size, found)
-            summarise(lambda: ingest(reading), how.strict, quiet=how.quiet)
+            _summarise(lambda: ingest(reading), store, how)
 
 
 @ingest_app.command("log")
@@ -142,7 +175,7 @@ def ingest_log(
     from collscope.ingest import commands
 
     how = _ReadOptions(max_size, jobs, dask, strict, quiet)
-    _ingest(lambda reading: commands.ingest_logs(paths, db, run, reading), how)
+    _ingest(lambda reading: commands.ingest_logs(paths, db, run, reading), _Store(db, run), how)
 
 
 @ingest_app.command("profile")
@@ -162,10 +195,10 @@ def ingest_profile(
     from collscope.ingest import commands
 
     with _named(collective):
-        summarise(
+        _summarise(
             lambda: commands.ingest_profiles(paths, db, run, _reading(max_size)),
-            strict,
-            quiet=quiet,
+            _Store(db, run),
+            _ReadOptions(max_size, None, None, strict, quiet),
         )
 
 
@@ -195,7 +228,11 @@ def ingest_trace(
 
     with _named(collective):
         how = _ReadOptions(max_size, jobs, dask, strict, quiet)
-        _ingest(lambda reading: commands.ingest_traces(paths, db, run, reading, steps), how)
+        _ingest(
+            lambda reading: commands.ingest_traces(paths, db, run, reading, steps),
+            _Store(db, run),
+            how,
+        )
 
 
 @ingest_app.command("csv")
@@ -219,10 +256,10 @@ def ingest_csv(
     """
     from collscope.ingest import commands
 
-    summarise(
+    _summarise(
         lambda: commands.ingest_csvs(paths, db, run, nranks, label, _reading(max_size)),
-        strict,
-        quiet=quiet,
+        _Store(db, run),
+        _ReadOptions(max_size, None, None, strict, quiet),
     )
 
 
@@ -255,10 +292,10 @@ def ingest_table(
     from collscope.parsers.hints import table_hints
 
     hints = table_hints(op, nranks, nnodes, datatype, label)
-    summarise(
+    _summarise(
         lambda: commands.ingest_tables(paths, db, run, hints, _reading(max_size)),
-        strict,
-        quiet=quiet,
+        _Store(db, run),
+        _ReadOptions(max_size, None, None, strict, quiet),
     )
 
 
@@ -287,12 +324,12 @@ def ingest_metric(
     from collscope.ingest import commands
     from collscope.parsers.hints import MetricHints
 
-    summarise(
+    _summarise(
         lambda: commands.ingest_metrics(
             paths, db, run, MetricHints(name, unit, label), _reading(max_size)
         ),
-        strict,
-        quiet=quiet,
+        _Store(db, run),
+        _ReadOptions(max_size, None, None, strict, quiet),
     )
 
 
@@ -317,4 +354,4 @@ def ingest_auto(
 
     with _named(collective):
         how = _ReadOptions(max_size, jobs, dask, strict, quiet)
-        _ingest(lambda reading: commands.ingest_auto(paths, db, run, reading), how)
+        _ingest(lambda reading: commands.ingest_auto(paths, db, run, reading), _Store(db, run), how)

@@ -20,6 +20,7 @@ from collscope.cli.options import (
     FormatOption,
     Output,
     checked_label,
+    require_writable,
     write,
     write_figures,
 )
@@ -191,7 +192,7 @@ def check(
     """
     from collscope.reports.check.answer import Rules
     from collscope.reports.check.from_names import Names, check_labels
-    from collscope.reports.check.text import render_check
+    from collscope.reports.check.text import render_check, verdict_line
     from collscope.reports.compare.sides import Runs
 
     places = targets(format, output, CheckFormat, summary=True)
@@ -204,7 +205,7 @@ def check(
         )
     rules = Rules(threshold / 100, resolution / 100, total_threshold / 100)
     found = check_labels(db, Names(given[0], given[1], control), Runs(run, weights), system, rules)
-    write_answer(places, lambda fmt: render_check(found, fmt))
+    write_answer(places, lambda fmt: render_check(found, fmt), lambda: verdict_line(found))
     raise typer.Exit(found.verdict.exit_code)
 
 
@@ -212,7 +213,7 @@ def roofline(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SYSTEM]", autocompletion=complete_system, help="The same as --system."
+            metavar="SYSTEM", autocompletion=complete_system, help="The same as --system."
         ),
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the shipped systems.")] = False,
@@ -261,7 +262,8 @@ def roofline(
     if save is not None:
         if fit is None or system is None:
             raise UsageError("roofline --save: give a system, and measurements with --fit LABEL.")
-        write(fitted_system(db, system, fit, nodes, save), save)
+        require_writable(save, "--save")
+        write(fitted_system(db, system, fit, nodes, save), save, option="--save")
         write(f"{save}: what was measured on {system}. Give it as --system {save}.", None)
         return
     found = listed() if system is None else roofline_of_store(db, system, (ranks, nodes), op, fit)

@@ -10,6 +10,7 @@ from collscope.cli.answers import targets, write_answer
 from collscope.cli.options import (
     DEFAULT_DB,
     SYSTEM,
+    SYSTEM_VARIABLE,
     Db,
     Format,
     FormatOption,
@@ -17,6 +18,7 @@ from collscope.cli.options import (
     Strict,
     checked_label,
 )
+from collscope.cli.values import complete_run, complete_system
 
 
 def msccl(
@@ -27,11 +29,20 @@ def msccl(
     run: Annotated[
         str | None,
         typer.Option(
-            "--run", help="Show which classes of this run they would serve.", callback=checked_label
+            "--run",
+            autocompletion=complete_run,
+            help="Show which classes of this run they would serve.",
+            callback=checked_label,
         ),
     ] = None,
     system: Annotated[
-        str | None, typer.Option("--system", help=f"Machine to compute the cost for: {SYSTEM}.")
+        str | None,
+        typer.Option(
+            "--system",
+            autocompletion=complete_system,
+            envvar=SYSTEM_VARIABLE,
+            help=f"Machine to compute the cost for: {SYSTEM}.",
+        ),
     ] = None,
     strict: Strict = False,
     format: FormatOption = None,

@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from collscope.cli.values import complete_run
-from collscope.errors import InputError
-from collscope.outputs import replaced, require_output, write_file
+from collscope.errors import InputError, UsageError
+from collscope.outputs import (
+    CLOSED,
+    binary_standard_output,
+    replaced,
+    require_folder,
+    require_output,
+    write_file,
+)
 from collscope.writing import as_utf8, folded, one_line, visible
 
 if TYPE_CHECKING:
@@ -80,12 +87,15 @@ def _size(text: str) -> int:
     return parse_size(text)
 
 
-Db = Annotated[Path, typer.Option("--db", envvar="COLLSCOPE_DB", help="The store, an SQLite file.")]
+DB_VARIABLE = "COLLSCOPE_DB"
+RUN_VARIABLE = "COLLSCOPE_RUN"
+SYSTEM_VARIABLE = "COLLSCOPE_SYSTEM"
+Db = Annotated[Path, typer.Option("--db", envvar=DB_VARIABLE, help="The store, an SQLite file.")]
 Run = Annotated[
     str,
     typer.Option(
         "--run",
-        envvar="COLLSCOPE_RUN",
+        envvar=RUN_VARIABLE,
         autocompletion=complete_run,
         help="Name of the run; a store holds several.",
         callback=checked_label,
@@ -111,16 +121,21 @@ Quiet = Annotated[
 Strict = Annotated[bool, typer.Option("--strict", help="Treat lost or damaged data as an error.")]
 
 
-def checked_output(path: Path | None) -> Path | None:
-    """Refuse, before any work, a file that an output must not replace."""
-    if path is not None and str(path) != "-":
-        require_output(path, "-o")
-    return path
+def require_writable(path: Path, option: str) -> None:
+    """Refuse, before any work, a file that an output must not replace, or without its folder.
+
+    option  that names the file; with ``-`` it names standard output
+    """
+    if str(path) != "-":
+        if path.is_dir():
+            raise UsageError(f"{path}: a folder. Name a file with {option}.")
+        require_output(path, option)
+        require_folder(path, option)
 
 
 def _checked_outputs(paths: list[Path] | None) -> list[Path] | None:
     for path in paths or ():
-        checked_output(path)
+        require_writable(path, "-o")
     return paths
 
 
@@ -136,15 +151,15 @@ FormatOption = Annotated[Format | None, typer.Option("--format", help=FORMAT_HEL
 RowsFormatOption = Annotated[RowsFormat | None, typer.Option("--format", help=FORMAT_HELP)]
 TuneFormatOption = Annotated[TuneFormat | None, typer.Option("--format", help=FORMAT_HELP)]
 CheckFormatOption = Annotated[CheckFormat | None, typer.Option("--format", help=FORMAT_HELP)]
-SYSTEM_VARIABLE = "COLLSCOPE_SYSTEM"
 SYSTEM = "a name of 'roofline --list', a file, or NODE+NETWORK"
 DEFAULT_DB = Path("collscope.db")
 
 
-def write(text: str, output: Path | None, *, commands: bool = False) -> None:
+def write(text: str, output: Path | None, *, commands: bool = False, option: str = "-o") -> None:
     """Print a text, or put it into a file; characters that a terminal would obey are escaped.
 
     commands  the text is commands for a machine that runs tests
+    option    that names the file
     raises  InputError when the file, or standard output, cannot be written
     """
     ended = not text or text.endswith("\n") or output is not None  # no rows are no lines
@@ -156,7 +171,8 @@ def write(text: str, output: Path | None, *, commands: bool = False) -> None:
     try:
         write_file(output, text)
     except OSError as error:
-        raise InputError(f"{output}: {error.strerror}. Name another file with -o.") from error
+        another = f"Name another file with {option}"
+        raise InputError(f"{output}: {error.strerror}. {another}.") from error
 
 
 def write_bytes(data: bytes, output: Path | None) -> None:
@@ -166,7 +182,7 @@ def write_bytes(data: bytes, output: Path | None) -> None:
     """
     try:
         if output is None:
-            sys.stdout.buffer.write(data)
+            binary_standard_output().write(data)
             sys.stdout.flush()
         else:
             with replaced(output) as file:
@@ -174,8 +190,10 @@ def write_bytes(data: bytes, output: Path | None) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        where = "standard output" if output is None else str(output)
-        raise InputError(f"{where}: {error.strerror}. Name another file with -o.") from error
+        if output is None:
+            discard_output(sys.stdout)
+            raise InputError(write_error_message(error)) from error
+        raise InputError(f"{output}: {error.strerror}. Name another file with -o.") from error
 
 
 def append(text: str, output: Path) -> None:
@@ -215,9 +233,8 @@ def print_stderr(text: str) -> None:
 
 
 def _print(text: str) -> None:
-    # A shell's `>&-` leaves None there, whatever the stubs say.
-    if sys.stdout is None:
-        raise InputError("standard output: closed. Open it, or write to a file with -o.")
+    if sys.stdout is None:  # a shell's `>&-`, whatever the stubs say
+        raise InputError(CLOSED)
     encoding = sys.stdout.encoding or "utf-8"
     try:
         # A terminal of another encoding shows ? for what it has not.

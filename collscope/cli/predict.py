@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,15 +12,17 @@ from collscope.cli.answers import targets, write_answer
 from collscope.cli.options import (
     DEFAULT_DB,
     SYSTEM,
+    SYSTEM_VARIABLE,
     Db,
     Format,
     FormatOption,
     Output,
     Run,
     checked_label,
-    checked_output,
+    require_writable,
     write,
 )
+from collscope.cli.run_argument import RunArgument, named_run
 from collscope.cli.values import complete_side, complete_system
 from collscope.errors import UsageError
 from collscope.units import require_step_ms
@@ -55,6 +58,8 @@ StepMs = Annotated[
 
 
 def predict(
+    context: typer.Context,
+    name: RunArgument = None,
     label: With = None,
     before: Annotated[
         str | None,
@@ -80,16 +85,21 @@ def predict(
 
     places = targets(format, output, Format)
 
+    run = named_run(context, db, name, run)
+    if label is None and system is None:
+        system = os.environ.get(SYSTEM_VARIABLE) or None
     found = predict_run(db, PredictionRequest(run, label, before, system, step_ms))
     write_answer(places, lambda fmt: render_prediction(found, fmt, explain=explain))
 
 
 @export_app.command("perfetto")
 def export_perfetto(
+    context: typer.Context,
     output: Annotated[
         Path,
         typer.Option("-o", "--output", help="File, .json or .json.gz; - is standard output."),
     ],
+    name: RunArgument = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
     limit: Annotated[
@@ -116,11 +126,11 @@ def export_perfetto(
         raise UsageError("export perfetto: give --with LABEL or --system NAME, not both.")
     if opened and str(output) == "-":
         raise UsageError("export perfetto: --open serves a file. Name one with -o.")
-    if str(output) != "-":
-        checked_output(output)
+    require_writable(output, "-o")
     if step_ms is not None and label is None and system is None:
         raise UsageError("export perfetto: --step-ms goes with --with or --system.")
     require_trace_name(output)
+    run = named_run(context, db, name, run)
     from collscope.reports.recorded.answer import has_recordings_alone, recorded_processes
 
     if label is None and system is None and has_recordings_alone(db, run):
@@ -149,11 +159,14 @@ def export_perfetto(
 
 @export_app.command("inspector")
 def export_inspector(
+    context: typer.Context,
     output: Annotated[Path, typer.Option("--out", help="Folder for a file of each process.")],
+    name: RunArgument = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
 ) -> None:
     """Write the recorder's calls in the JSON of NCCL's Inspector."""
     from collscope.reports.recorded.inspector import export_inspector as export
 
+    run = named_run(context, db, name, run)
     write(export(db, run, output), None)

@@ -13,7 +13,6 @@ from collscope.cli.options import (
     DEFAULT_DB,
     Db,
     Run,
-    checked_output,
     print_stderr,
     summarise,
     write,
@@ -85,9 +84,7 @@ def record(
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(
-            "--html", help="Also write the report as one HTML file.", callback=checked_output
-        ),
+        typer.Option("--html", help="Also write the report as one HTML file."),
     ] = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
@@ -100,17 +97,19 @@ def record(
     """
     from collscope.errors import InputError
     from collscope.ingest import commands
-    from collscope.ingest.record import RECORDINGS, cost_notes, discard, new_folder, run_recorded
+    from collscope.ingest.record import RECORDINGS, cost_notes, discard, run_recorded
     from collscope.outputs import note_input, require_output
 
     for word in command:
         if Path(word).is_file():
             note_input(word)  # the job's program and what it is given
-    held = _held(db, run)
+    if html is not None:
+        require_output(html, "--html")
+    held = held_by_store(db, run)
     if html is not None:  # once more, before the job runs, now that it and the store are known
-        require_output(html)
+        require_output(html, "--html")
     options = _options(level, log, kernel_trace, inspector)
-    chosen = new_folder(folder)
+    chosen = _new_folder(folder, html)
     recorded = run_recorded(command, chosen, options)
     if not recorded.files:
         discard(chosen)
@@ -136,6 +135,25 @@ def record(
         print_stderr(f"collscope: {error}")
         print_stderr(f"collscope: {_NO_LOG}")
     raise typer.Exit(recorded.exit_code)
+
+
+def _new_folder(folder: Path | None, html: Path | None) -> Path:
+    """The folder to record into, which may be that of the page.
+
+    raises  InputError when it cannot be made, or the page's folder is not there
+    """
+    from collscope.errors import InputError
+    from collscope.ingest.record import discard, new_folder
+    from collscope.outputs import require_folder
+
+    chosen = new_folder(folder)
+    try:
+        if html is not None:
+            require_folder(html, "--html")
+    except InputError:
+        discard(chosen)
+        raise
+    return chosen
 
 
 def _options(
@@ -190,15 +208,17 @@ def _needs_log(level: str) -> bool:
     return len(too_old) == len(found) > 0 or any(has_unseen_kernels(*one) for one in found)
 
 
-def _held(db: Path, run: str) -> bool:
+def held_by_store(db: Path, run: str) -> bool:
     """Whether a run has sources already.
 
     raises  InputError when the store cannot be used, which is better known before the job runs
     """
+    from collscope.outputs import require_folder
     from collscope.store.connection import open_readonly, sqlite_errors_as_input_errors
     from collscope.store.runs import has_sources
 
     if not db.exists():
+        require_folder(db, "--db")
         return False
     with closing(open_readonly(db)) as connection, sqlite_errors_as_input_errors(db):
         return has_sources(connection, run)
@@ -216,5 +236,6 @@ def print_report(db: Path, run: str, html: Path | None = None) -> None:
         if html is not None:
             from collscope.reports.report.page import report_extras
 
-            write(render(built, "html", report_extras(built, connection)), html)
+            page = render(built, "html", report_extras(built, connection))
+            write(page, html, option="--html")
     write(render(built, "text"), None)

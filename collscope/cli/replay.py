@@ -10,6 +10,7 @@ import typer
 from collscope.cli import replay_options
 from collscope.cli.options import DEFAULT_DB, Db, Run, write
 from collscope.cli.progress import progress
+from collscope.cli.run_argument import paths_or_run
 from collscope.errors import UsageError
 from collscope.gpu_vendors import Backend
 
@@ -37,6 +38,7 @@ class Layout(str, Enum):
 
 
 def replay(
+    context: typer.Context,
     logs: replay_options.Logs = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
@@ -112,6 +114,7 @@ def replay(
     from collscope.reports.replayed.text import render_measured
 
     with first_rank_speaks():
+        sources, run = paths_or_run(context, db, logs, run)
         if graph and isolated:
             raise UsageError("replay: --graph and --isolated exclude each other. Choose one.")
         method = Method(
@@ -133,7 +136,7 @@ def replay(
         source = command.Source(
             db,
             run,
-            tuple(logs or ()),
+            sources,
             plan,
             sweep,
             datatype,

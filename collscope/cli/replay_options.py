@@ -122,4 +122,6 @@ ScaleRanks = Annotated[
     int | None,
     typer.Option("--scale-ranks", help="Remap the recorded calls to this many ranks.", min=1),
 ]
-Logs = Annotated[list[str] | None, typer.Argument(help="Logs to read. Default: use the store.")]
+Logs = Annotated[
+    list[str] | None, typer.Argument(help="Logs to read, or a run. Default: the run of --run.")
+]

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -31,21 +31,16 @@ from collscope.cli.options import (
     print_stderr,
     write_figures,
 )
-from collscope.cli.values import complete_label, complete_run, complete_system
+from collscope.cli.run_argument import RunArgument, named_run
+from collscope.cli.values import complete_label, complete_system
 from collscope.errors import UsageError
 from collscope.units import require_step_ms
 from collscope.writing import as_utf8, folded
 
-if TYPE_CHECKING:
-    import sqlite3
-
 
 def report(
     context: typer.Context,
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="[RUN]", autocompletion=complete_run, help="The same as --run."),
-    ] = None,
+    name: RunArgument = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
     format: FormatOption = None,
@@ -89,19 +84,12 @@ def report(
     from collscope.reports.verdict.text import brief as verdict_alone
 
     places = targets(format, output, Format, summary=True)
-    if name is not None:
-        given = context.get_parameter_source("run")
-        if given is not None and given.name == "COMMANDLINE" and run != name:
-            raise UsageError(f"report: the run is {name} and --run {run}. Name it once.")
-        run = checked_label(name) or run
-        if is_sqlite(run):
-            raise UsageError(f"report {run}: a file, not a run. Write --db {shlex.quote(run)}.")
+    run = named_run(context, db, name, run)
     if plot is not None:
         from collscope.reports.rendering.plot import check_plot
 
         check_plot(plot)
     with reading(db) as connection:  # to the end: what a damaged store holds may show late
-        _refuse_input(connection, run)
         require_run(connection, db, run)
         built = build_report(connection, run, top=None, system=system, label=label, step_ms=step_ms)
         shown = shorten(built, top) if top else built
@@ -145,8 +133,8 @@ def sql(
 ) -> None:
     """Query the store in SQL (read-only), or list its views.
 
-    json is an object with the rows, jsonl a row a line. csv has ' before a text that a spreadsheet
-    would run, such as =1.
+    json is an object with the rows (jq '.rows[]'), jsonl a row a line. csv has ' before a text that
+    a spreadsheet would run, such as =1.
     """
     from collscope.ingest.match import unmatched_text
     from collscope.library import Store
@@ -182,19 +170,6 @@ def sql(
         return render_rows(found.columns, found.rows, fmt, wide=wide)
 
     write_answer(places, rendered)
-
-
-def _refuse_input(store: sqlite3.Connection, run: str) -> None:
-    """Raise UsageError where a name is no run but a file or folder, which must be read first."""
-    from collscope.store.runs import has_sources
-
-    # os.path does not raise where a name is no possible path.
-    if os.path.exists(run) and not has_sources(store, run):  # noqa: PTH110
-        what = "folder" if os.path.isdir(run) else "file"  # noqa: PTH112
-        raise UsageError(
-            f"report {run}: a {what}, not a run. Read it first with"
-            f" 'collscope ingest {shlex.quote(run)} --run NAME', then name the run."
-        )
 
 
 def _is_piped(stream: TextIO) -> bool:

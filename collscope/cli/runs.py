@@ -35,7 +35,8 @@ def _action(text: str) -> Action:
         return Action(text)
     except ValueError:
         raise typer.BadParameter(
-            f"'{text}' is neither rm nor rematch. 'collscope runs' alone lists the runs"
+            f"'{text}' is neither rm nor rematch. 'collscope runs' alone lists the runs, and"
+            " 'collscope report RUN' shows one"
         ) from None
 
 
@@ -64,7 +65,7 @@ def runs(
     """List the runs of the store; 'runs rm NAME' removes one.
 
     The source files of a run do not change. 'runs rematch NAME' matches the calls of a run again,
-    for instance after an interrupted ingest.
+    for instance after an interrupted ingest. json is an object with the rows (jq '.rows[]').
     """
     from collscope.ingest.match import reading, require_known
     from collscope.reports.rendering.rows import render_rows

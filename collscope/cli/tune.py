@@ -12,6 +12,7 @@ from collscope.cli.answers import targets, write_answer
 from collscope.cli.options import (
     DEFAULT_DB,
     SYSTEM,
+    SYSTEM_VARIABLE,
     Db,
     Output,
     Run,
@@ -20,12 +21,15 @@ from collscope.cli.options import (
     checked_label,
 )
 from collscope.cli.progress import progress
+from collscope.cli.run_argument import paths_or_run
+from collscope.cli.values import complete_system
 from collscope.errors import CollscopeError
 from collscope.gpu_vendors import Backend
 from collscope.units import require_step_ms
 
 
 def tune(
+    context: typer.Context,
     logs: replay_options.Logs = None,
     db: Db = DEFAULT_DB,
     run: Run = "main",
@@ -48,7 +52,10 @@ def tune(
     system: Annotated[
         str | None,
         typer.Option(
-            "--system", help=f"Machine; settings that are slow on it are skipped: {SYSTEM}."
+            "--system",
+            autocompletion=complete_system,
+            envvar=SYSTEM_VARIABLE,
+            help=f"Machine; settings that are slow on it are skipped: {SYSTEM}.",
         ),
     ] = None,
     step_ms: Annotated[
@@ -104,6 +111,7 @@ def tune(
     from collscope.tuning.command import dry_tune, run_tune
 
     places = targets(format, output, TuneFormat)
+    sources, run = paths_or_run(context, db, logs, run)
 
     method = Method(
         backend=backend.value,
@@ -117,7 +125,7 @@ def tune(
     )
     options = Options((), tuple(env or ()), None, ranks, replayer, mpiexec)
     tune_options = TuneOptions(
-        source=Source(db, run, tuple(logs or ()), plan),
+        source=Source(db, run, sources, plan),
         choice=Choice(only, min_share, limit, scale_ranks),
         session=make_session(method, options),
         candidates=tuple(candidate or ()),

@@ -69,6 +69,8 @@ def converted(value: Any, kind: Any, bounds: Any) -> Any | None:  # noqa: ANN401
     if kind in (int, float):
         return _number(value, kind, bounds)
     if kind is Path and isinstance(value, (str, Path)):
+        if value == "":  # of an unset variable; Path takes it for the current folder
+            raise typer.BadParameter("the name is empty. Give a path, or leave it out")
         if not bounds.dir_okay and str(value).endswith(os.sep):  # which a Path does not keep
             raise typer.BadParameter(f"{value}: a folder. Name a file")
         return _path(value)

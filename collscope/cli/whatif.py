@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 from collscope.cli.answers import targets, write_answer
 from collscope.cli.options import (
     DEFAULT_DB,
+    RUN_VARIABLE,
     Db,
     Format,
     FormatOption,
@@ -24,6 +26,8 @@ from collscope.cli.replay_options import (
     Mpiexec,
     Runtime,
 )
+from collscope.cli.run_argument import RunArgument, named_run
+from collscope.cli.values import complete_run
 from collscope.errors import UsageError
 from collscope.gpu_vendors import Backend
 from collscope.whatif.policies import Policy
@@ -47,6 +51,8 @@ def _whatif() -> None:
 
 @whatif_app.command("fusion")
 def fusion(
+    context: typer.Context,
+    name: RunArgument = None,
     layers: Annotated[
         Path | None, typer.Option("--layers", help="Layers: a CSV with name,parameters.")
     ] = None,
@@ -54,6 +60,7 @@ def fusion(
         str | None,
         typer.Option(
             "--run",
+            autocompletion=complete_run,
             help="Merge the AllReduce calls of this run. Default: main.",
             callback=checked_label,
         ),
@@ -125,6 +132,9 @@ def fusion(
     from collscope.whatif.records import FusionRequest
 
     places = targets(format, output, Format)
+    if run is None and layers is None:
+        run = os.environ.get(RUN_VARIABLE) or None
+    run = named_run(context, db, name, run)
 
     request = FusionRequest(
         db=db,

@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from collscope.hang.records import Counts, Evidence
 
 
-def nobody(reason: str, candidates: tuple[int, ...] = (), waiting: int = 0) -> Verdict:
+def nobody(reason: str, candidates: tuple[int, ...] = ()) -> Verdict:
     """A verdict that names nobody and no call."""
     return Verdict(
         decided=False, who=(), what=(), group=None, seq=None, op=None, since=None,
-        waiting=Waiting(waiting, ()), certainty=None, candidates=candidates, reasons=(reason,),
+        waiting=Waiting(len(candidates), (), candidates), certainty=None, candidates=candidates,
+        reasons=(reason,),
     )  # fmt: skip
 
 
@@ -49,7 +50,7 @@ def by_counts(evidence: Evidence) -> Verdict:
             "Some ranks launched fewer calls than other ranks; the counts do not show which rank "
             "waits."
         )
-        return nobody(reason, tuple(sorted(members)), len(members))
+        return nobody(reason, tuple(sorted(members)))
     counts, op, seq = where[guilty[0]]
     known = {rank.rank: rank for rank in evidence.ranks}
     who = tuple(
@@ -57,9 +58,10 @@ def by_counts(evidence: Evidence) -> Verdict:
         for rank in guilty
     )
     shown = ", ".join(map(str, guilty[:8]))
+    waiting = tuple(sorted(members - set(guilty)))
     return Verdict(
         decided=True, who=who, what=("host_never_called",), group=counts.group, seq=seq, op=op,
-        since=None, waiting=Waiting(len(members) - len(guilty), (counts.group,)),
+        since=None, waiting=Waiting(len(waiting), (counts.group,), waiting),
         certainty="likely", candidates=(),
         reasons=(f"Behind in launched calls, and ahead in no group: rank {shown}.",),
     )  # fmt: skip

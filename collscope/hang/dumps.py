@@ -50,7 +50,7 @@ def dump_of(path: str, calls: RecordedCalls) -> Dump | None:
         return None
     lost = any(d.severity in {Severity.DATA_LOSS, Severity.ERROR} for d in calls.diagnostics)
     lost |= not calls.calls and not calls.groups  # a process has a group before it dumps
-    lost |= any(call.state not in _STATES for call in calls.calls) or _outside(calls)
+    lost |= bool({call.state for call in calls.calls} - _STATES) or _outside(calls)
     of = _rank(calls, calls.rank)
     timed_out = _timed_out(calls, path)
     return Dump(path, of, _groups(calls, of), lost, any(timed_out) if timed_out else None)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from collscope.hang.counts import by_counts, nobody
 from collscope.hang.pattern import TURNS_AHEAD, pattern_of
 from collscope.hang.records import EQUAL_COUNTS, Claim, Verdict, Waiting, Who, only_sends
+from collscope.hang.tasks import failed_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _TOGETHER = {"AllReduce", "AllGather", "ReduceScatter", "AllToAll", "Barrier"}
 # Kernels that wait on a stream before a launch blocks the host: CUDA's queue holds so many.
 _LAUNCHES = 1024
+_VALUES = 4  # that are printed where ranks differ
 _ROOTED = {"Broadcast", "Reduce", "Gather", "Scatter"}
 
 
@@ -43,6 +45,13 @@ class _Findings:
         self.unknown: set[int] = set()
         self.different: dict[tuple[str, int], Call] = {}
         self.held_up: dict[int, set[int]] = defaultdict(set)  # rank: those that it waits for
+        self.owed_later: set[int] = set()  # ranks that owe a call only after other ranks' calls
+
+    def owes(self, into: dict[int, Call], rank: int, call: Call, *, later: bool) -> None:
+        """Note a call that a rank owes; of several the first, which waits for no other rank."""
+        if rank not in into or (rank in self.owed_later and not later):
+            into[rank] = call
+            (self.owed_later.add if later else self.owed_later.discard)(rank)
 
 
 def judge(evidence: Sequence[Evidence]) -> Verdict:
@@ -52,15 +61,21 @@ def judge(evidence: Sequence[Evidence]) -> Verdict:
     """
     found = [_of_kind(one) for one in evidence]
     # What a process or its launcher prints shows more than that it does not answer.
-    claims = {claim.rank: claim for one in evidence for claim in one.claims} | _failed_gpus(
-        evidence
-    )
+    tasks, tasks_unused = failed_tasks(evidence)
+    claims = tasks | {claim.rank: claim for one in evidence for claim in one.claims}
+    claims |= _failed_gpus(evidence)
     runs = any(one.runs for one in evidence)
     verdict = _together(found, claims) if not runs else None
     if verdict is None:
-        verdict = found[0]
+        shows = (by for one, by in zip(evidence, found, strict=True) if one.ranks or one.counts)
+        verdict = next(shows, found[0])
         if runs:
             verdict = nobody("Ranks made calls between two answers: the job is running.")
+    if verdict.decided and not claims:
+        verdict = _unless_stopped(verdict, evidence, found)
+    if not verdict.decided:
+        hints = (*tasks_unused, *(one.hint for one in evidence if one.hint is not None))
+        verdict = replace(verdict, reasons=(*verdict.reasons, *hints))
     remarks = dict.fromkeys(remark for one in evidence for remark in one.remarks)
     return replace(
         verdict,
@@ -87,9 +102,39 @@ def _of_kind(evidence: Evidence) -> Verdict:
     """By the calls, or the counters, of one kind of source; claims are added later."""
     if evidence.counts:
         return by_counts(evidence)
-    if evidence.ranks:
-        return _by_calls(evidence)
-    return nobody("No calls are known.")
+    calls = evidence.kind == "dumps" or any(r.calls or r.reached for r in evidence.ranks)
+    if calls and evidence.ranks:
+        verdict = _by_calls(evidence)
+        # What hosts called does not show what GPUs ended.
+        return replace(verdict, last_completed=None) if evidence.hosts_alone else verdict
+    lost = f" Damaged and not used: {_ranks(evidence.damaged)}." if evidence.damaged else ""
+    return nobody(f"No calls are known.{lost}")
+
+
+def _unless_stopped(
+    verdict: Verdict, evidence: Sequence[Evidence], found: Sequence[Verdict]
+) -> Verdict:
+    """Undecided, where only the last calls of hosts name the rank, and Slurm stopped the job.
+
+    Hosts of a healthy job are at different calls when it is stopped.
+    """
+    how = next((one.stopped for one in evidence if one.stopped is not None), None)
+    hangs = any(
+        one.timed_out
+        or (one.kind == "stderr" and one.ranks)
+        or (by.decided and not one.hosts_alone)
+        for one, by in zip(evidence, found, strict=True)
+    )
+    if how is None or hangs:
+        return verdict
+    named = tuple(w.rank for w in verdict.who)
+    return replace(
+        verdict, decided=False, who=(), what=(), certainty=None, candidates=named,
+        reasons=(
+            f"Slurm stopped the job ({how}): its logs do not show whether it hung before.",
+            f"{_ranks(named).capitalize()} made fewer calls than other ranks, or different ones.",
+        ),
+    )  # fmt: skip
 
 
 def _together(found: Sequence[Verdict], claims: Mapping[int, Claim]) -> Verdict | None:
@@ -111,8 +156,13 @@ def _together(found: Sequence[Verdict], claims: Mapping[int, Claim]) -> Verdict 
     return replace(
         best, decided=True, what=(claim.what,), certainty="likely", candidates=(),
         who=(Who(claim.rank, claim.host, claim.pid, claim.gpu),), reasons=(claim.reason,),
-        waiting=replace(best.waiting, ranks=max(best.waiting.ranks - 1, 0)),
+        waiting=_without(best.waiting, claim.rank),
     )  # fmt: skip
+
+
+def _without(waiting: Waiting, rank: int) -> Waiting:
+    which = tuple(one for one in waiting.which if one != rank)
+    return replace(waiting, ranks=waiting.ranks - len(waiting.which) + len(which), which=which)
 
 
 def _with_claims(verdict: Verdict, claims: Mapping[int, Claim]) -> Verdict:
@@ -327,11 +377,12 @@ def _ask(
     """Members that are held up elsewhere, and whether one of them ended the call."""
     held: set[int] = set()
     ended = False
+    silent, never_called = [], []
     for member in members:
         if member in ranks.damaged:
             found.unknown.add(member)
         elif member not in ranks.made:
-            found.silent.setdefault(member, call)
+            silent.append(member)
         elif (other := ranks.made[member].get((call.group, call.seq))) is not None:
             ended |= _compare(found, call, (member, other), ranks.open_calls, held)
         elif ranks.reached[member].get(call.group, 0) >= call.seq:
@@ -339,7 +390,10 @@ def _ask(
         elif member in ranks.open_calls:
             held.add(member)
         else:
-            found.never_called.setdefault(member, call)
+            never_called.append(member)
+    for into, owing in ((found.silent, silent), (found.never_called, never_called)):
+        for member in owing:
+            found.owes(into, member, call, later=bool(held))
     return held, ended
 
 
@@ -425,7 +479,8 @@ def _judged_by_pattern(
     reason = (
         f"Rank {rank} leaves the pattern of calls that it repeated; the other ranks keep theirs."
     )
-    return _decided(known, open_calls, [rank], left.what, left.call, ("likely", (reason,)))
+    differ = _values(known, left.call) if "different_call" in left.what else ()
+    return _decided(known, open_calls, [rank], left.what, left.call, ("likely", (reason, *differ)))
 
 
 def _judged_by_majority(
@@ -448,22 +503,61 @@ def _judged_by_majority(
         minority = [rank for rank, mark in marks.items() if mark != common]
         differ = "differs" if len(minority) == 1 else "differ"
         reason = f"{times} of {len(marks)} members make the same call; {_ranks(minority)} {differ}."
+        values = _values(known, call)
         return _decided(
             known,
             open_calls,
             minority,
             ("different_call",),
             calls[minority[0]],
-            ("certain", (reason,)),
+            ("certain", (reason, *values)),
         )
     reason = f"The members of group {group} differ in call {call.seq}, and there is no majority."
-    return _undecided(evidence, open_calls, sorted(marks), reason)
+    return _undecided(
+        evidence, open_calls, sorted(marks), " ".join((reason, *_values(known, call)))
+    )
+
+
+def _values(known: Mapping[int, RankEvidence], call: Call) -> tuple[str, ...]:
+    """What the ranks of a group hand in at a call, where they differ: a sentence."""
+    made: dict[str, list[int]] = defaultdict(list)
+    for rank, of in sorted(known.items()):
+        for own in of.calls:
+            if (own.group, own.seq) == (call.group, call.seq):
+                made[_value(own)].append(rank)
+    if len(made) < 2:
+        return ()
+    shown = "; ".join(f"{_ranks(ranks)}: {value}" for value, ranks in list(made.items())[:_VALUES])
+    return (f"Call {call.seq} of the group: {shown}.",)
+
+
+def _value(call: Call) -> str:
+    parts = [call.op]
+    if call.op in EQUAL_COUNTS:
+        parts += [] if call.count is None else [f"{call.count:,} elements"]
+        parts += [] if call.datatype is None else [call.datatype]
+    if call.op in _ROOTED and call.root is not None:
+        parts.append(f"root {call.root}")
+    return " ".join(parts[:1]) + "".join(f", {part}" for part in parts[1:])
 
 
 def _waiting(open_calls: dict[int, Call], who: Iterable[int]) -> Waiting:
     guilty = set(who)
     groups = dict.fromkeys(call.group for r, call in open_calls.items() if r not in guilty)
-    return Waiting(len(set(open_calls) - guilty), tuple(groups))
+    waiting = tuple(sorted(set(open_calls) - guilty))
+    return Waiting(len(waiting), tuple(groups), waiting)
+
+
+def _caller(
+    call: Call, open_calls: Mapping[int, Call], ranks: Iterable[RankEvidence | None]
+) -> int | None:
+    """The rank whose host made a call; equal calls of other ranks have other frames."""
+    if not call.frames:
+        return None
+    waits = next((rank for rank, own in open_calls.items() if own is call), None)
+    if waits is not None:
+        return waits
+    return next((of.rank for of in ranks if of and any(own is call for own in of.calls)), None)
 
 
 def _decided(
@@ -493,6 +587,7 @@ def _decided(
         candidates=(),
         reasons=reason[1],
         frames=call.frames,
+        frames_rank=_caller(call, open_calls, (known.get(w.rank) for w in who)),
         last_completed=f"{done[-1].op} {done[-1].seq} of group {done[-1].group}" if done else None,
     )
 
@@ -518,6 +613,7 @@ def _undecided(
             *((f"Damaged and not used: {_ranks(evidence.damaged)}.",) if evidence.damaged else ()),
         ),
         frames=call.frames if call else (),
+        frames_rank=_caller(call, open_calls, ()) if call else None,
     )
 
 

@@ -40,6 +40,11 @@ _OPS = sorted({name for op in Op for name in (op.value, op.value.replace("To", "
 _NAMED = re.compile(rf"INFO (?:{'|'.join(_OPS)}): (?!\d+ Bytes )".encode())
 _BUFFERS = re.compile(rb"\bsendbuff (?:0x[0-9a-f]+|\(nil\)) recvbuff ")
 _ENDS = re.compile(rb" comm 0x[0-9a-f]+ \[nranks=\d+\] stream ")
+_NO_INIT = (
+    "The logs have calls, but no lines of communicators: ranks are not known. Set "
+    "NCCL_DEBUG_SUBSYS=INIT,COLL,P2P."
+)
+_NO_CALLS = "The logs have no calls. Set NCCL_DEBUG_SUBSYS=INIT,COLL,P2P."
 _Process = tuple[int, int]  # file, process of the scan
 
 
@@ -82,8 +87,10 @@ def log_evidence(
     for number, (_, scan) in enumerate(logs):
         _read_comms(number, scan, comms, reused)
     every = [comm for own in comms.values() for comm in own.values()]
+    sources = tuple(path for path, _ in logs)
     if not every:
-        return None
+        has_calls = any(len(scan.coll.comm) for _, scan in logs)
+        return Evidence(kind="logs", sources=sources, hint=_NO_INIT) if has_calls else None
     size = max(comm.nranks for comm in every)
     world = next(comm.key for comm in every if comm.nranks == size)
     rank_of = {
@@ -92,7 +99,6 @@ def log_evidence(
         for comm in own.values()
         if comm.key == world
     }
-    sources = tuple(path for path, _ in logs)
     claims = _never_began(comms, world, size)
     torn = {
         number
@@ -136,6 +142,7 @@ def log_evidence(
         damaged=tuple(sorted(damaged)),
         sources=sources,
         claims=claims,
+        hint=None if any(len(scan.coll.comm) for _, scan in logs) else _NO_CALLS,
     )  # fmt: skip
 
 

@@ -11,7 +11,9 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from collscope.hang.records import Call, Claim, Evidence, RankEvidence
+from msgspec.structs import replace
+
+from collscope.hang.records import Call, Claim, Evidence, RankEvidence, Task
 from collscope.parsers.recorders.flight_recorder import rank_of
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ _LINE_BYTES = 1 << 16  # of a longer line the beginning is read
 _WORTH = re.compile(
     rb"WorkNCCL\(|[Ll]ast enqueued|monitoredBarrier|join collective|Traceback|Error|exitcode"
     rb"|rank +: |host +: |\bXid\b|NCCL DIAG|noticed that process"
-    rb"|Detected mismatch|Exception ignored"
+    rb"|Detected mismatch|Exception ignored|\bsrun: |\bslurmstepd: "
 )
 # [rank2]:[E1123 21:30:43.6 ProcessGroupNCCL.cpp:689] [Rank 1] Watchdog caught …: the first is the
 # rank of the job, the second that of the group.
@@ -58,6 +60,20 @@ _MPI_ENDED = re.compile(
     r"\b(?:mpirun|mpiexec|orterun|prterun) noticed that process rank (\d{1,8}) with PID (\d{1,10})"
     r" on node (\S{1,255}) exited on signal (\d{1,3})"
 )
+# srun: error: nid001: task 289: Bus error
+# srun: error: nid001: tasks 0-2,5: Exited with exit code 1
+_TASKS = re.compile(r"\bsrun: error: (\S{1,255}): tasks? (\d[\d,-]{0,4000}): (\S.{0,80})")
+# What srun and slurmstepd do after one of these ends the other tasks.
+# srun: Job step aborted: Waiting up to 32 seconds for job step to finish.
+# slurmstepd: error: *** STEP 77.0 ON nid001 CANCELLED AT 2026-11-24T10:00:00 DUE TO TIME LIMIT ***
+_STEP_ENDS = re.compile(
+    r"\bsrun: (?:Job step aborted|Terminating (?:job step|StepId)|forcing job termination)"
+    r"|\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT (\S+)(?: DUE TO ([A-Z ]{1,40}))?"
+)
+# slurmstepd: error: Detected 1 oom_kill event in StepId=77.0. Some of the step tasks have been …
+_OOM = re.compile(r"\bslurmstepd: error: Detected \d+ oom[-_]kill event(?:\(s\)|s)? in (\S+)")
+_TASK_ENDED_BY_OTHERS = ("Terminated", "Aborted")
+_MOST_TASKS = 1 << 20
 # NVRM: Xid (PCI:0000:c1:00): 79, pid=1234, name=python, GPU has fallen off the bus.
 _XID = re.compile(r"\bXid \(PCI:[\w:.]+\): (\d{1,4}), pid='?(\d{1,10})")
 # node042:12345 NCCL DIAG [INFO] ECC: uncorrected volatile errors on rank(s) {2} (worst=3) across …
@@ -117,7 +133,10 @@ class Messages:
         self.held_up: set[int] = set()  # ranks that timed out, or raised what others caused
         self.exit_codes: dict[int, Claim] = {}  # rank: it ended with an exit code
         self.xids: list[tuple[int, int]] = []  # (process, Xid)
-        self.diagnoses: dict[str, None] = {}  # of NCCL
+        self.diagnoses: dict[str, None] = {}  # of NCCL, and of Slurm
+        self.tasks: dict[int, Task] = {}  # of Slurm, by number
+        self.stopped: str | None = None  # how Slurm stopped the job, where no task had failed
+        self.raised_by_others = False  # by a rank that is not known
 
     def read(self, path: str, chunks: Iterable[bytes]) -> bool:
         """Take the lines of a file; whether one of them is evidence."""
@@ -145,6 +164,7 @@ class _File:
         self.exit_codes: dict[int, Claim] = {}
         # What stands before a line of the launcher: rank, host.
         self.failed: dict[str, tuple[int | None, str | None]] = {}
+        self.step_ends = False  # Slurm ends all tasks
 
     def line(self, line: str) -> None:
         found = self.found
@@ -176,6 +196,8 @@ class _File:
             self.is_evidence = True
         self._diagnostics(line)
         self._launcher(line)
+        if "srun" in line or "slurmstepd" in line:
+            self._slurm(line)
 
     def _exception(self, line: str) -> None:
         """The line that ends a traceback. Lines of several ranks may alternate."""
@@ -212,6 +234,7 @@ class _File:
 
     def end(self) -> None:
         """Take what only the whole file shows."""
+        self.found.raised_by_others |= True in self.causes
         if self.causes != {True}:  # a rank that raised only what others caused ends with a code
             self.found.exit_codes |= self.exit_codes
 
@@ -257,6 +280,25 @@ class _File:
             self.is_evidence = True
             self._ended(int(ended[1]), -int(ended[4]), ended[3], int(ended[2]))
 
+    def _slurm(self, line: str) -> None:
+        """Tasks that ended, by themselves or because Slurm ended the step."""
+        if memory := _OOM.search(line):
+            step = memory[1].rstrip(".").removeprefix("StepId=")
+            text = f"Slurm: memory ran out, and a process of step {step} was killed"
+            self.found.diagnoses.setdefault(text)
+            self.is_evidence = True
+        if ends := _STEP_ENDS.search(line):
+            cause = (ends[2] or "").strip().lower()
+            if ends[1] and not self.found.tasks and "failure" not in cause:
+                self.found.stopped = cause or "cancelled"
+            self.step_ends = self.is_evidence = True
+        if ended := _TASKS.search(line):
+            by_others = self.step_ends or ended[3].startswith(_TASK_ENDED_BY_OTHERS)
+            for number in _numbers(ended[2]):
+                task = Task(number, ended[1], None if by_others else ended[3].rstrip())
+                self.found.tasks.setdefault(number, task)
+            self.is_evidence = True
+
     def _ended(self, rank: int, code: int, host: str | None, pid: int) -> None:
         if code in _ENDED_BY_OTHERS:
             return
@@ -277,6 +319,12 @@ def message_evidence(found: Messages) -> Evidence | None:
     if len(first := raised or list(found.raised)) == 1:  # of several the first one is not known
         (rank,) = first
         claims.setdefault(rank, Claim(rank, "dead", f"Rank {rank} raised {found.raised[rank]}."))
+    # A rank that waits ends with an exit code, too.
+    waits = found.held_up or found.raised_by_others
+    tasks = [
+        replace(task, reason=None) if waits and "exit code" in (task.reason or "") else task
+        for task in found.tasks.values()
+    ]
     open_calls = {rank: tuple(_open(found, rank)) for rank in found.status}
     # Sends and Recvs count in the numbers of the two ranks that take part.
     uneven = {
@@ -304,7 +352,21 @@ def message_evidence(found: Messages) -> Evidence | None:
         xids=tuple(x for x in found.xids if x[1] not in _XID_AFTER_AN_END),
         # A difference of settings, or an error long ago, is among them: they prove nothing.
         remarks=tuple(found.diagnoses),
+        tasks=tuple(tasks),
+        stopped=found.stopped,
     )
+
+
+def _numbers(listed: str) -> Iterable[int]:
+    """Tasks of a list as srun writes it.
+
+    >>> list(_numbers("0-2,5"))
+    [0, 1, 2, 5]
+    """
+    for part in listed.split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit() and (last or first).isdigit():
+            yield from range(int(first[:9]), min(int((last or first)[:9]), _MOST_TASKS) + 1)
 
 
 def _open(found: Messages, rank: int) -> Iterable[Call]:

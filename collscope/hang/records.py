@@ -60,6 +60,14 @@ class Claim(msgspec.Struct, frozen=True):
     gpu: int | None = None
 
 
+class Task(msgspec.Struct, frozen=True):
+    """A task of Slurm that ended: its number is that of a rank where each rank is one task."""
+
+    number: int
+    host: str
+    reason: str | None  # what ended it; null: Slurm, or another rank's end
+
+
 class Counts(msgspec.Struct, frozen=True):
     """Calls launched by the ranks of a group, which all count by operation."""
 
@@ -81,7 +89,10 @@ class Evidence(msgspec.Struct, frozen=True):
     counts: tuple[Counts, ...] = ()
     xids: tuple[tuple[int, int], ...] = ()  # (process, Xid) of GPUs that failed
     runs: bool = False  # it went on between two answers
-    remarks: tuple[str, ...] = ()  # what NCCL's diagnostics found in the machine
+    remarks: tuple[str, ...] = ()  # what NCCL's diagnostics, or Slurm, found in the machine
+    tasks: tuple[Task, ...] = ()  # of Slurm
+    stopped: str | None = None  # how Slurm stopped the job, where no task of it had failed
+    hint: str | None = None  # what to set, where the source lacks what it could show
 
     @property
     def hosts_alone(self) -> bool:
@@ -103,6 +114,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
     ranks: int  # how many
     groups: tuple[str, ...]  # through which the hang spread
+    which: tuple[int, ...] = ()  # these ranks; empty: not known
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -120,9 +132,10 @@ class Verdict(msgspec.Struct, frozen=True):
     candidates: tuple[int, ...]  # undecided: one of these ranks holds the others up
     reasons: tuple[str, ...]  # sentences
     frames: tuple[str, ...] = ()  # of the call, "function file:line", the innermost first
+    frames_rank: int | None = None  # whose host made the call there; null: no frames
     last_completed: str | None = None  # of the first of `who`; null: not known
     sources: tuple[str, ...] = ()  # files that were read
     remarks: tuple[
         str, ...
-    ] = ()  # what NCCL's diagnostics found in the machine: they decide nothing
+    ] = ()  # what NCCL's diagnostics, or Slurm, found in the machine: they decide nothing
     schema: str = SCHEMA

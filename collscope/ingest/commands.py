@@ -5,6 +5,7 @@ Modules that need numpy are imported where they are used: the first log is being
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +22,12 @@ from collscope.ingest.read import READERS, read_members
 from collscope.ingest.scan import ScansAhead
 from collscope.kernel_names import current_name_patterns
 from collscope.outputs import note_input
-from collscope.store.connection import open_store, remove_empty, sqlite_errors_as_input_errors
+from collscope.store.connection import (
+    is_store,
+    open_store,
+    remove_empty,
+    sqlite_errors_as_input_errors,
+)
 from collscope.units import count_of
 
 if TYPE_CHECKING:
@@ -267,9 +273,7 @@ def _ingest_all(  # noqa: PLR0913, PLR0917 - what, where to, how
     if results and all(r.status == "unusable" for r in results):
         more = f" (and {len(results) - 1} more)" if len(results) > 1 else ""
         reason = str(results[0].reason).removesuffix(".")
-        same = kind is None or not files or results[0].code == "own_output"
-        other = None if same else _other_kind(files[0], str(kind))
-        remedy = f" It looks like a {other}: use 'collscope ingest {other}'." if other else ""
+        remedy = _instead(files[0], kind, results[0]) if files else ""
         raise InputError(f"{results[0].path}{more}: {reason}. Nothing was stored.{remedy}")
     of_run = Ingested(f"run '{run}'", "matched", diagnostics=tuple(notices))
     return [*results, of_run] if notices else results
@@ -278,6 +282,14 @@ def _ingest_all(  # noqa: PLR0913, PLR0917 - what, where to, how
 def _without(result: Ingested, code: str) -> Ingested:
     """What became of an input, without a notice that the run's other sources have overtaken."""
     return replace(result, diagnostics=tuple(d for d in result.diagnostics if d.code != code))
+
+
+def _instead(path: str, kind: str | None, result: Ingested) -> str:
+    """What to do with a file that the command of `kind` refused; may be empty."""
+    if is_store(Path(path)):
+        return f" It is a store: name it with --db {shlex.quote(path)}."
+    other = None if kind is None or result.code == "own_output" else _other_kind(path, kind)
+    return f" It looks like a {other}: use 'collscope ingest {other}'." if other else ""
 
 
 def _other_kind(path: str, kind: str) -> str | None:

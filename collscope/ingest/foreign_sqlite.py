@@ -9,10 +9,12 @@ Files" in sqlite.org/security.html.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
+
+from collscope.interrupts import ctrl_c_kept
 
 # What the parsers' own queries use.
 _FUNCTIONS = {"coalesce", "count"}
@@ -29,16 +31,18 @@ def open_foreign(path: Path) -> Iterator[sqlite3.Connection]:
     """An SQLite file of another program, for reading its base tables.
 
     path    a file that nobody writes meanwhile; a WAL next to it is not read
-    raises  what `sqlite3` raises for a file that it cannot open
+    raises  what `sqlite3` raises for a file that it cannot open; KeyboardInterrupt at the end, for
+            Ctrl-C that came meanwhile and that SQLite reported as an error
     """
     uri = f"file:{quote(str(path))}?mode=ro&immutable=1"
-    with closing(sqlite3.connect(uri, uri=True)) as connection:
+    with ctrl_c_kept() as signals, closing(sqlite3.connect(uri, uri=True)) as connection:
         connection.execute("PRAGMA trusted_schema = OFF")
         if hasattr(connection, "setlimit"):  # of Python 3.11
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _VALUE_BYTES)
         connection.set_authorizer(_authorized)
         steps = _STEPS + _STEPS_PER_BYTE * path.stat().st_size
-        connection.set_progress_handler(_bound(steps // _STEPS_AT_ONCE), _STEPS_AT_ONCE)
+        bound = _bound(steps // _STEPS_AT_ONCE, signals)
+        connection.set_progress_handler(bound, _STEPS_AT_ONCE)
         yield connection
 
 
@@ -66,13 +70,13 @@ def _authorized(
     return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
 
-def _bound(times: int) -> Callable[[], bool]:
-    """A progress handler that stops what is called more often than `times`."""
+def _bound(times: int, signals: Collection[int]) -> Callable[[], bool]:
+    """A progress handler that stops what is called more often than `times`, and after a signal."""
     left = times
 
     def step() -> bool:
         nonlocal left
         left -= 1
-        return left < 0
+        return left < 0 or bool(signals)
 
     return step

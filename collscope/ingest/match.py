@@ -74,6 +74,8 @@ _NOTICE_CODES = (
     "clock_drift",
     "steps_differ",
     "launches_unknown",
+    "sizes_of_log",
+    "no_sizes_of_log",
 )
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from collscope.ingest import stored_traces as store
 from collscope.ingest.stored_analysis import StoredAnalysis, store_analysis
 from collscope.kernel_names import classify, may_communicate, name_pattern
+from collscope.match import graph_sizes
 from collscope.match.consistency import Consistency, check
 from collscope.match.extras import first_of_rank, join_extras
 from collscope.match.job_starts import find_job_starts
@@ -70,7 +71,10 @@ def match_traces(
     kept, twice = first_of_rank(join_recorded_parts(given.recordings))
     recordings, differ = agree_on_ranks(list(kept.values()))
     arrival = timeline.times.arrival
+    sizes = graph_sizes.sizes_of_logs(timeline.rows, timeline.calls, matched)
     joined = join_extras(matched, recordings, timeline.rows, timeline.calls, arrival)
+    sized = graph_sizes.give_classes(matched, joined.traced, sizes)
+    matched.diagnostics += graph_sizes.diagnostics(sized, sizes.why)
     notes = _notes(given, timeline, doubted=doubted)
     matched.diagnostics += [*notes, *_doubts(timeline.rows), *twice, *differ]
     found = timeline.steps

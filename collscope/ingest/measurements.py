@@ -111,8 +111,9 @@ def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, 
         lines=found.lines, parsed=len({r.line for r in found.rows}),
     )  # fmt: skip
 
+    named = stem(path) if label is None else label
+
     def insert(run_key: int, source: int) -> None:
-        named = stem(path) if label is None else label
         copied = _labelled(found.copies, label)
         beside = _labelled(found.interference, label)
         measured = _labelled(found.measurements, label)
@@ -133,7 +134,8 @@ def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, 
         ("interference rows", len(found.interference)),
         ("samples", sum(_samples(row) for row in found.rows)),
     )
-    return Ingested(path, status, found.dialect, counts, tuple(diagnostics))
+    labels = tuple(dict.fromkeys(m.label or named for m in _labelled(found.measurements, label)))
+    return Ingested(path, status, found.dialect, counts, tuple(diagnostics), labels=labels)
 
 
 _Row = TypeVar("_Row", Measurement, CopyTime, Interference)

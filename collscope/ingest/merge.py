@@ -13,6 +13,7 @@ import msgspec
 
 from collscope.errors import InputError, UsageError
 from collscope.ingest.match import match_stored
+from collscope.outputs import require_folder
 from collscope.store.connection import (
     open_readonly,
     open_store,
@@ -82,10 +83,11 @@ def scratch_beside(target: Path) -> Iterator[Path]:
 def _check(stores: Sequence[Path], target: Path) -> None:
     if target.exists() or target.is_symlink():
         raise UsageError(f"{target}: exists. Name a new file with --db.")
-    if not target.absolute().parent.is_dir():
-        raise InputError(f"{target.parent}: no such folder. Make it, or name another with --db.")
+    require_folder(target, "--db")
     seen: set[Path] = set()
     for store in stores:
+        if not store.exists():
+            raise InputError(f"{store}: no such store. Check the path.")
         if store.resolve() in seen:
             raise UsageError(f"{store}: named twice. Name each store once.")
         seen.add(store.resolve())

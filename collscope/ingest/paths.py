@@ -61,6 +61,8 @@ def expand(paths: list[str]) -> Expanded:
 
 def _named(path: str) -> list[str]:
     """What one path of the command line names: itself, or what a glob finds."""
+    if not path:  # of an unset variable; Path takes it for the current folder
+        raise InputError("a path is empty. Name a file or folder.")
     try:
         there = path == STDIN or Path(path).exists()
     except OSError as error:  # a name too long for the file system

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
@@ -15,6 +15,7 @@ _SHOWN = (Severity.ERROR, Severity.DATA_LOSS, Severity.NOTICE)
 _USED = ("added", "replaced", "known")
 _MOST_LINES = 20  # inputs that each have one
 _MOST_REASONS = 10  # why inputs were skipped
+_MOST_LABELS = 3  # of a line
 _MOST_MESSAGES = 3  # of one code that each have a line
 _ONE = {"copies": "copy", "classes": "class"}  # singulars that do not just lose an s
 
@@ -35,6 +36,7 @@ class Ingested(msgspec.Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = msgspec.field(default=())
     reason: str = ""  # why it is unusable
     code: str = ""  # the same, for programs: see `collscope.ingest.adding`
+    labels: tuple[str, ...] = ()  # of its measurements, for `compare` and `check`
 
     @property
     def lost_data(self) -> bool:
@@ -105,7 +107,17 @@ def _line(found: Ingested) -> str:
         return f"{found.path}: skipped: {found.reason}"
     counts = ", ".join(_counted(n, what) for what, n in found.counts if n)
     reread = " (read again; replaces its earlier rows)" * (found.status == "replaced")
-    return f"{found.path}: {found.dialect}: {counts or 'nothing counted'}{reread}"
+    labels = _label_words(found.labels)
+    return f"{found.path}: {found.dialect}: {counts or 'nothing counted'}{labels}{reread}"
+
+
+def _label_words(labels: Collection[str]) -> str:
+    """Labels as `compare` takes them; empty where there are none."""
+    if not labels:
+        return ""
+    shown = ", ".join(f"'{label}'" for label in list(labels)[:_MOST_LABELS])
+    more = f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
+    return f"; {'label' if len(labels) == 1 else 'labels'} {shown}{more}"
 
 
 def _together(added: list[Ingested]) -> Iterator[str]:
@@ -117,7 +129,10 @@ def _together(added: list[Ingested]) -> Iterator[str]:
         counts[r.dialect].update(dict(r.counts))
     for dialect, number in files.items():
         held = ", ".join(_counted(n, what) for what, n in counts[dialect].items() if n)
-        yield f"{_counted(number, 'files')}: {dialect}: {held or 'nothing counted'}"
+        labels = _label_words(
+            dict.fromkeys(name for r in added if r.dialect == dialect for name in r.labels)
+        )
+        yield f"{_counted(number, 'files')}: {dialect}: {held or 'nothing counted'}{labels}"
     if known:
         yield f"{_counted(known, 'files')}: already in this run (same bytes), unchanged"
 

@@ -79,7 +79,7 @@ def join_extra(matched: Matched, groups: Sequence[ExtraGroup], what: str) -> Joi
         (joined.added, "call_not_logged", f"calls of {what} that are in no log: added"),
         (joined.unplaced, "trace_not_placed",
          f"groups of {what} without sizes that do not match the log completely, or match it at "
-         "places with different sizes: kept separate, without sizes"),
+         "places with different sizes: kept separate"),
     ):  # fmt: skip
         if n:
             matched.diagnostics.append(Diagnostic(Severity.NOTICE, code, text, count=n))

@@ -79,6 +79,11 @@ def may_capture(name: str) -> bool:
     return "BeginCapture" in name
 
 
+def ends_capture(name: str) -> bool:
+    """Whether a call ends what `may_capture` begins."""
+    return "EndCapture" in name
+
+
 def without_kernel(
     launch: Launches, host_end: float, waited: float, gpu: tuple[float, float]
 ) -> tuple[int, int]:

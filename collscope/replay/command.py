@@ -12,7 +12,7 @@ import msgspec
 from collscope.errors import InputError, UnreadableError, UsageError
 from collscope.ingest.commands import ingest_logs
 from collscope.ingest.files import open_input
-from collscope.ingest.match import reading, require_matched
+from collscope.ingest.match import reading, require_matched, require_run
 from collscope.ingest.progress import Progress, Reading
 from collscope.replay.build import Planned, build_plan
 from collscope.replay.estimate import Estimate, estimate
@@ -65,7 +65,7 @@ def open_run(source: Source, progress: Progress) -> Iterator[sqlite3.Connection]
     """The store of the recorded run; logs on the command line go into a temporary one."""
     if not source.logs:
         with reading(source.db) as connection:
-            require_matched(connection, source.db, source.run)
+            require_run(connection, source.db, source.run)
             yield connection
         return
     with temporary_folder("logs") as folder:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from collscope.errors import InputError, ReplayError, UsageError
-from collscope.outputs import note_store, require_output
+from collscope.outputs import note_store, require_folder, require_output
 from collscope.replay.mpi import LaunchedRank, launched
 from collscope.replay.variants import Variant, parse_assignment, parse_variants
 from collscope.store.connection import open_store
@@ -55,8 +55,8 @@ def check_target(target: Target) -> None:
     raises  InputError; it would else be found out after all was measured
     """
     for path, option in ((target.csv, "--csv"), (target.db, "--db")):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise InputError(f"{path}: no such folder. Name another file with {option}.")
+        if path is not None:
+            require_folder(path, option)
     if target.csv is not None:
         _check_csv(target.csv, target.db)
     if target.db.exists():

@@ -8,6 +8,7 @@ import io
 import lzma
 import pickle
 import re
+import shlex
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
@@ -86,7 +87,8 @@ def sanitize(source: Path, target: Path, key: str | None = None) -> Sanitized:
     if target.exists() or target.is_symlink():
         raise UsageError(f"{target}: exists. Name a new one.")
     if not target.absolute().parent.is_dir():
-        raise InputError(f"{target.parent}: no such folder. Make it first.")
+        folder = shlex.quote(str(target.parent))
+        raise InputError(f"{target}: no such folder. Make it with 'mkdir -p {folder}'.")
     given = expand([str(source)])
     with scratch_beside(target) as scratch:
         made = scratch / "copy"

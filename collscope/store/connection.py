@@ -16,7 +16,7 @@ from urllib.parse import quote
 import collscope._logscan as native
 from collscope.errors import InputError
 from collscope.model import Severity
-from collscope.outputs import note_sources, note_store, require_store
+from collscope.outputs import note_sources, note_store, require_folder, require_store
 from collscope.units import count
 from collscope.writing import one_line
 
@@ -132,6 +132,8 @@ def _create(path: Path) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
+        if isinstance(error, FileNotFoundError):
+            require_folder(path, "--db")
         raise InputError(f"{path}: {error.strerror}. Name another file with --db.") from error
     return True
 

@@ -8,10 +8,11 @@ import sqlite3
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from collscope.errors import UsageError
+from collscope.interrupts import ctrl_c_kept
+from collscope.store.near_names import near_columns, near_views
 
 # Beyond what a connection that may only read refuses. ATTACH would make a file.
 _DENIED = {
@@ -67,7 +68,7 @@ def select(
     limit = _Limit(timeout_s, time.monotonic() + timeout_s if timeout_s is not None else math.inf)
     # Also without a limit: Python sees Ctrl-C only where SQLite calls it.
     connection.set_progress_handler(limit.is_over, _STEPS_AT_ONCE)
-    with _as_usage_errors(limit, query, connection):
+    with ctrl_c_kept(), _as_usage_errors(limit, query, connection):
         cursor = connection.execute(query, parameters)
     return [column[0] for column in cursor.description or ()], _rows(cursor, limit)
 
@@ -116,6 +117,9 @@ def _as_usage_errors(
         raise UsageError(f"query: {what}") from error
 
 
+_LISTED = "'collscope sql' alone lists views and columns."
+
+
 def _remedy(text: str, query: str, connection: sqlite3.Connection | None) -> str:
     """What to do about an error of SQLite: the nearest name, where one lacks."""
     if "one statement at a time" in text:
@@ -125,10 +129,10 @@ def _remedy(text: str, query: str, connection: sqlite3.Connection | None) -> str
         if found["what"] == "table" and found["name"].lower() in ("run", "runs"):
             return "'collscope runs' lists the runs; in SQL: SELECT DISTINCT run FROM sources."
         names = _names(connection, found["what"], query)
-        near = get_close_matches(found["name"], names, n=2)
-        if near:
-            return f"Did you mean {' or '.join(near)}?"
-    return "'collscope sql' alone lists views and columns."
+        nearest = near_views if found["what"] == "table" else near_columns
+        if near := nearest(found["name"], names):
+            return f"Did you mean {' or '.join(near)}? {_LISTED}"
+    return _LISTED
 
 
 def _names(connection: sqlite3.Connection, what: str, query: str) -> list[str]:

@@ -268,6 +268,10 @@ FREQUENT_STRAGGLER_SHARE = 2 / 3
 """The same of a rank that also arrives last twice as often as an even share. Source: a choice,
 twice what all others have."""
 
+MIN_SHARE_BESIDE_STOP = 0.25
+"""Share of all lateness of a rank that is named although another one stopped once. Source: a
+choice; with less, the stop is what costs the time."""
+
 MIN_LATE_COST = 0.01
 """What a straggler costs, as a part of the ranks' time in calls. Source: a choice, less is not
 worth a finding."""

@@ -92,8 +92,6 @@ def make_job(request: FusionRequest) -> Job:
 
 def _has_main(db: Path) -> bool:
     """Whether a store has all-reduces of the run that commands take where none is named."""
-    if not db.exists():
-        return False
     with reading(db) as connection:
         return connection.execute(_ANY, (_MAIN,)).fetchone() is not None
 

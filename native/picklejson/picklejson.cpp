@@ -14,24 +14,27 @@ namespace {
 
 enum class Kind : std::uint8_t { none, yes, no, whole, real, text, list, dictionary };
 
+// Small, since a dump has as many as a third of its bytes.
 struct Value {
     Kind kind = Kind::none;
+    bool is_tuple = false;    // a list that takes no further items
+    std::uint8_t depth = 0;   // of a container that is written: its level there
+    std::uint32_t size = 0;   // bytes of a text, items of a container
+    std::int64_t number = 0;  // the bits of a real one
     // Of a text its place in the pickle, of a container that of its items in `Reader::items_`.
     std::size_t begin = 0;
-    std::size_t size = 0;
-    std::int64_t whole = 0;
-    double real = 0;
-    // Of a container that is written: where its text begins, its bytes, and its level there.
-    std::size_t text_begin = 0;
-    std::size_t written = 0;
-    int depth = 0;
+    // Of a text or a container that is written: where its JSON begins, and its bytes.
+    std::uint32_t json_begin = 0;
+    std::uint32_t json_size = 0;
 };
+static_assert(sizeof(Value) == 32 && longest_text < UINT32_MAX && deepest < UINT8_MAX);
 
 using Index = std::uint32_t;
 
 class Reader {
 public:
-    explicit Reader(std::string_view pickle) : pickle_(pickle) {}
+    Reader(std::string_view pickle, const Omission& omission)
+        : pickle_(pickle), omission_(omission) {}
 
     // Whether all instructions up to the end are known and have what they need.
     bool read() {
@@ -145,7 +148,7 @@ private:
             *found |= ~std::uint64_t{0} << (8 * size);
         }
         Value value{Kind::whole};
-        value.whole = static_cast<std::int64_t>(*found);
+        value.number = static_cast<std::int64_t>(*found);
         return push(value);
     }
 
@@ -159,8 +162,8 @@ private:
             bits = bits << 8 | static_cast<unsigned char>(byte);
         }
         Value value{Kind::real};
-        value.real = std::bit_cast<double>(bits);
-        return std::isfinite(value.real) && push(value);
+        value.number = static_cast<std::int64_t>(bits);
+        return std::isfinite(std::bit_cast<double>(bits)) && push(value);
     }
 
     bool text() {
@@ -180,7 +183,7 @@ private:
         }
         Value value{Kind::text};
         value.begin = begin;
-        value.size = bytes->size();
+        value.size = static_cast<std::uint32_t>(bytes->size());
         return push(value);
     }
 
@@ -230,7 +233,7 @@ private:
         }
         Value& into = values_[stack_[stack_.size() - count - 1]];
         const bool pairs = kind == Kind::dictionary;
-        if (into.kind != kind || (!pairs && into.whole != 0) || (pairs && count % 2 != 0)) {
+        if (into.kind != kind || into.is_tuple || (pairs && count % 2 != 0)) {
             return false;
         }
         const std::size_t first = stack_.size() - count;
@@ -256,7 +259,7 @@ private:
         }
         items_.insert(items_.end(), stack_.end() - static_cast<std::ptrdiff_t>(count),
                       stack_.end());
-        into.size += count;
+        into.size += static_cast<std::uint32_t>(count);
         stack_.resize(first);
         return true;
     }
@@ -274,8 +277,9 @@ private:
         if (room() < count) {
             return false;
         }
-        Value made{Kind::list, items_.size(), count};
-        made.whole = 1;  // it takes no further items
+        Value made{Kind::list, true};
+        made.begin = items_.size();
+        made.size = static_cast<std::uint32_t>(count);
         items_.insert(items_.end(), stack_.end() - static_cast<std::ptrdiff_t>(count),
                       stack_.end());
         stack_.resize(stack_.size() - count);
@@ -284,7 +288,8 @@ private:
 
     bool write(Index at, int depth) {
         Value& value = values_[at];
-        if (out_.size() > longest_) {
+        const std::size_t begin = out_.size();
+        if (begin > longest_) {
             return false;
         }
         switch (value.kind) {
@@ -298,14 +303,18 @@ private:
                 out_ += "false";
                 return true;
             case Kind::whole:
-                return digits(value.whole);
+                return digits(value.number);
             case Kind::real:
-                return digits(value.real);
+                return digits(std::bit_cast<double>(value.number));
             case Kind::text:
+                if (value.json_size != 0) {
+                    return write_again(value);
+                }
                 quote(pickle_.substr(value.begin, value.size));
+                note_written(value, begin);
                 return true;
             default:
-                if (depth == deepest || (depth < once_levels && value.written != 0)) {
+                if (depth == deepest || (depth < once_levels && value.json_size != 0)) {
                     return false;
                 }
                 return write_container(value, depth + 1);
@@ -313,38 +322,88 @@ private:
     }
 
     bool write_container(Value& value, int depth) {
-        if (value.written != 0 && depth <= value.depth) {
-            const std::size_t begin = out_.size();
-            if (begin + value.written > longest_) {
-                return false;
-            }
-            out_.resize(begin + value.written);
-            std::memcpy(out_.data() + begin, out_.data() + value.text_begin, value.written);
-            return true;
+        if (value.json_size != 0 && depth <= value.depth) {
+            return write_again(value);
         }
         const std::size_t begin = out_.size();
         if (!write_items(value, depth)) {
             return false;
         }
-        value.text_begin = begin;
-        value.written = out_.size() - begin;
-        value.depth = depth;
+        note_written(value, begin);
+        value.depth = static_cast<std::uint8_t>(depth);
+        return true;
+    }
+
+    void note_written(Value& value, std::size_t begin) const {
+        value.json_begin = static_cast<std::uint32_t>(begin);
+        value.json_size = static_cast<std::uint32_t>(out_.size() - begin);
+    }
+
+    bool write_again(const Value& value) {
+        const std::size_t begin = out_.size();
+        if (begin + value.json_size > longest_) {
+            return false;
+        }
+        out_.resize(begin + value.json_size);
+        std::memcpy(out_.data() + begin, out_.data() + value.json_begin, value.json_size);
         return true;
     }
 
     bool write_items(const Value& value, int depth) {
-        const bool pairs = value.kind == Kind::dictionary;
-        out_ += pairs ? '{' : '[';
+        if (value.kind == Kind::dictionary) {
+            return write_pairs(value, depth);
+        }
+        out_ += '[';
         for (std::size_t k = 0; k < value.size; ++k) {
             if (k != 0) {
-                out_ += pairs && k % 2 != 0 ? ':' : ',';
+                out_ += ',';
             }
             if (!write(items_[value.begin + k], depth)) {
                 return false;
             }
         }
-        out_ += pairs ? '}' : ']';
+        out_ += ']';
         return true;
+    }
+
+    bool write_pairs(const Value& value, int depth) {
+        const bool omits = omits_member(value);
+        out_ += '{';
+        bool first = true;
+        for (std::size_t k = 0; k < value.size; k += 2) {
+            const Index key = items_[value.begin + k];
+            if (omits && is_text(key, omission_.member)) {
+                continue;
+            }
+            if (!first) {
+                out_ += ',';
+            }
+            first = false;
+            if (!write(key, depth)) {
+                return false;
+            }
+            out_ += ':';
+            if (!write(items_[value.begin + k + 1], depth)) {
+                return false;
+            }
+        }
+        out_ += '}';
+        return true;
+    }
+
+    // Of equal keys the last one counts.
+    bool omits_member(const Value& dictionary) const {
+        for (std::size_t k = dictionary.size; k >= 2 && !omission_.member.empty(); k -= 2) {
+            if (is_text(items_[dictionary.begin + k - 2], omission_.key)) {
+                return is_text(items_[dictionary.begin + k - 1], omission_.text);
+            }
+        }
+        return false;
+    }
+
+    bool is_text(Index at, std::string_view text) const {
+        const Value& value = values_[at];
+        return value.kind == Kind::text && pickle_.substr(value.begin, value.size) == text;
     }
 
     template <class Number>
@@ -378,6 +437,7 @@ private:
 
     static constexpr Index unset = ~Index{0};
     std::string_view pickle_;
+    Omission omission_;
     std::size_t place_ = 0;
     std::vector<Value> values_;
     std::vector<Index> items_;  // of all containers
@@ -391,11 +451,11 @@ private:
 
 }  // namespace
 
-std::optional<std::string> convert(std::string_view pickle) {
+std::optional<std::string> convert(std::string_view pickle, const Omission& omission) {
     if (pickle.size() > longest_pickle) {
         return std::nullopt;
     }
-    Reader reader(pickle);
+    Reader reader(pickle, omission);
     return reader.read() ? reader.json() : std::nullopt;
 }
 

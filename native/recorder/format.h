@@ -142,7 +142,7 @@ struct CostBody {
     std::uint64_t real_ns;
     std::uint64_t monotonic_ns;
     std::uint64_t callbacks;    // that made a record
-    std::uint64_t callback_ns;  // time spent in them
+    std::uint64_t callback_ns;  // time spent in them, by those that were timed
     std::uint64_t writer_ns;    // CPU time of the writer
     std::uint64_t dropped;      // records, because the ring was full
     std::uint64_t unwritten;    // records, because the file could not take them

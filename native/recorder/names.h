@@ -12,7 +12,7 @@ namespace collscope::recorder {
 class Names {
 public:
     static constexpr std::size_t most = 255;
-    static constexpr std::size_t longest = 63;
+    static constexpr std::size_t longest = 62;
 
     // The number of a name, from 1; 0 for null, "", and where all numbers are taken.
     std::uint8_t number(const char* text);
@@ -21,13 +21,18 @@ public:
     std::string name(std::uint8_t number) const;
 
 private:
+    // Whether a number has this name.
+    bool is_name(std::uint8_t number, const char* text) const;
+
     enum : std::uint8_t { empty, being_written, whole };
-    struct Name {
+    struct alignas(64) Name {
         std::atomic<std::uint8_t> state{empty};
         std::array<char, longest + 1> text{};
     };
 
     std::array<Name, most + 1> names_;  // 0 is nobody's
+    // By the address of a text the number that it had last: the text there may be another by now.
+    alignas(64) std::array<std::atomic<std::uint8_t>, 64> last_numbers_{};
 };
 
 }  // namespace collscope::recorder

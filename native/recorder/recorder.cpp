@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <ctime>
-#include <utility>
 
 #include "plugin_api.h"
 
@@ -168,7 +167,7 @@ void Recorder::close(Comm& comm) {
         arm(sampler, false);
     }
     const std::uint64_t now = monotonic_ns();
-    put(cell_of(comm_end_record, 0, comm.number, CommEndBody{now}), now);
+    ring.put(cell_of(comm_end_record, 0, comm.number, CommEndBody{now}), now);
     if (open_comms_.fetch_sub(1, std::memory_order_relaxed) == 1) {
         flush();
     }
@@ -193,7 +192,7 @@ void* Recorder::api(Comm& comm, const Api& api) {
                        names.number(api.func),
                        names.number(api.datatype),
                        0};
-    put(cell_of(api_record, flags, comm.number.load(std::memory_order_relaxed), body), now);
+    ring.put(cell_of(api_record, flags, comm.number.load(std::memory_order_relaxed), body), now);
     return handle_of(Of::api, id, kernels);
 }
 
@@ -222,8 +221,8 @@ void* Recorder::call(Comm& comm, const Call& call) {
                         names.number(call.variant),
                         0,
                         0};
-    const bool kept =
-        put(cell_of(call_record, flags, comm.number.load(std::memory_order_relaxed), body), now);
+    const bool kept = ring.put(
+        cell_of(call_record, flags, comm.number.load(std::memory_order_relaxed), body), now);
     return kept ? handle_of(Of::call, id, kernels) : nullptr;
 }
 
@@ -234,7 +233,7 @@ void* Recorder::kernel(Comm& comm, const void* parent, std::uint8_t channel, std
     const std::uint64_t now = monotonic_ns();
     void* handle = handle_of(Of::kernel, id_of(parent), true, channel);
     const SpanBody body{id_of(parent), timer, 0, now, bits(handle)};
-    return put(cell_of(kernel_record, channel, comm.number, body), now) ? handle : nullptr;
+    return ring.put(cell_of(kernel_record, channel, comm.number, body), now) ? handle : nullptr;
 }
 
 void* Recorder::phase(Comm& comm, const void* parent, std::uint8_t channel, std::uint8_t phase,
@@ -246,7 +245,7 @@ void* Recorder::phase(Comm& comm, const void* parent, std::uint8_t channel, std:
     const std::uint64_t now = monotonic_ns();
     void* handle = handle_of(Of::phase, id_of(parent), true, channel, phase);
     const PhaseBody body{{id_of(parent), timer, 0, now, bits(handle)}, phase, 0};
-    return put(cell_of(phase_record, channel, comm.number, body), now) ? handle : nullptr;
+    return ring.put(cell_of(phase_record, channel, comm.number, body), now) ? handle : nullptr;
 }
 
 void* Recorder::proxy_op(Comm& comm, const void* parent, bool own, std::uint8_t channel,
@@ -257,33 +256,22 @@ void* Recorder::proxy_op(Comm& comm, const void* parent, bool own, std::uint8_t 
     const bool known = own && kind_of(parent) == Of::call;
     const ProxyBody body{
         {known ? id_of(parent) : 0, now, 0, now, bits(handle)}, peer, steps, chunk, send};
-    return put(cell_of(proxy_record, channel, comm.number, body), now) ? handle : nullptr;
+    return ring.put(cell_of(proxy_record, channel, comm.number, body), now) ? handle : nullptr;
 }
 
 void Recorder::kernel_stopped(void* handle, std::uint64_t timer) {
     const Of of = kind_of(handle);
     if (of == Of::kernel || of == Of::phase) {
         const std::uint64_t now = monotonic_ns();
-        put(cell_of(stopped_span, 0, 0, StopBody{bits(handle), timer, now}), now);
+        ring.put(cell_of(stopped_span, 0, 0, StopBody{bits(handle), timer, now}), now);
     }
 }
 
 void Recorder::stopped(void* handle) {
     if (kind_of(handle) == Of::proxy_op) {
         const std::uint64_t now = monotonic_ns();
-        put(cell_of(stopped_span, 0, 0, StopBody{bits(handle), now, now}), now);
+        ring.put(cell_of(stopped_span, 0, 0, StopBody{bits(handle), now, now}), now);
     }
-}
-
-bool Recorder::put(const Cell& cell, std::uint64_t began_ns) {
-    static std::atomic<unsigned> threads{0};
-    static thread_local const unsigned shard =
-        threads.fetch_add(1, std::memory_order_relaxed) % std::tuple_size<decltype(costs_)>::value;
-    const bool kept = ring.put(cell);
-    Cost& cost = costs_[shard];
-    cost.callbacks.fetch_add(1, std::memory_order_relaxed);
-    cost.ns.fetch_add(monotonic_ns() - began_ns, std::memory_order_relaxed);
-    return kept;
 }
 
 // At the levels that ask for no kernels the RAS service may: it writes the library's mask itself
@@ -308,7 +296,8 @@ bool Recorder::sample(Comm& comm, bool point_to_point) {
 }
 
 void Recorder::arm(Sampler& sampler, bool wanted) {
-    if (sampler.armed.exchange(wanted, std::memory_order_relaxed) != wanted) {
+    if (sampler.armed.load(std::memory_order_relaxed) != wanted &&
+        sampler.armed.exchange(wanted, std::memory_order_relaxed) != wanted) {
         const int change = wanted ? 1 : -1;
         const int before = armed_.fetch_add(change, std::memory_order_relaxed);
         if ((before > 0) != (before + change > 0)) {
@@ -361,22 +350,6 @@ void Recorder::disarm_idle() {
 std::vector<CommFacts> Recorder::comms_after(std::uint32_t number) {
     const std::lock_guard<std::mutex> hold(comms_lock_);
     return {facts_.begin() + std::min<std::size_t>(number, facts_.size()), facts_.end()};
-}
-
-std::uint64_t Recorder::callbacks() const {
-    std::uint64_t sum = 0;
-    for (const Cost& cost : costs_) {
-        sum += cost.callbacks.load(std::memory_order_relaxed);
-    }
-    return sum;
-}
-
-std::uint64_t Recorder::callback_ns() const {
-    std::uint64_t sum = 0;
-    for (const Cost& cost : costs_) {
-        sum += cost.ns.load(std::memory_order_relaxed);
-    }
-    return sum;
 }
 
 void Recorder::flush() {

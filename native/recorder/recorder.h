@@ -107,8 +107,6 @@ public:
     void set_level(Level level);
     void disarm_idle();
     std::vector<CommFacts> comms_after(std::uint32_t number);
-    std::uint64_t callbacks() const;
-    std::uint64_t callback_ns() const;
     // All that was put before is in the file, or two seconds have passed.
     void flush();
 
@@ -122,12 +120,6 @@ public:
     std::atomic<std::uint64_t> flush_done{0};
 
 private:
-    struct alignas(64) Cost {
-        std::atomic<std::uint64_t> callbacks{0};
-        std::atomic<std::uint64_t> ns{0};
-    };
-
-    bool put(const Cell& cell, std::uint64_t began_ns);
     std::uint64_t next_id() { return ids_.fetch_add(1, std::memory_order_relaxed); }
     bool sample(Comm& comm, bool point_to_point);
     bool kernels_wanted(Level level) const;
@@ -140,7 +132,6 @@ private:
     std::atomic<int> armed_{0};
     std::atomic<int> open_comms_{0};
     std::atomic<std::uint64_t> ids_{1};
-    std::array<Cost, 16> costs_;
     std::mutex comms_lock_;  // taken when a communicator is made, and by the writer
     std::deque<CommFacts> facts_;
     std::deque<Comm*> comms_;

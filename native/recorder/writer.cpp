@@ -85,6 +85,8 @@ private:
 
     void take() {
         while (const Cell* cell = recorder_.ring.peek()) {
+            callbacks_ += cell->of_callback;
+            callback_ns_ += cell->spent_ns;
             keep(*cell);
             recorder_.ring.release();
         }
@@ -148,14 +150,13 @@ private:
         if (!recorder_.settings.control.empty()) {
             recorder_.set_level(controlled_level());
         }
-        const std::uint64_t callbacks = recorder_.callbacks();
-        if (always || callbacks != told_callbacks_ || ++idle_ >= idle_seconds) {
-            told_callbacks_ = callbacks;
+        if (always || callbacks_ != told_callbacks_ || ++idle_ >= idle_seconds) {
+            told_callbacks_ = callbacks_;
             idle_ = 0;
             append(cell_of(
                 cost_record, 0, 0,
-                CostBody{real_ns(), now, callbacks, recorder_.callback_ns(), thread_cpu_ns(),
-                         recorder_.ring.dropped(), unwritten_, written_bytes_}));
+                CostBody{real_ns(), now, callbacks_, callback_ns_ + recorder_.ring.dropped_ns(),
+                         thread_cpu_ns(), recorder_.ring.dropped(), unwritten_, written_bytes_}));
         }
     }
 
@@ -336,6 +337,8 @@ private:
     std::uint32_t comms_ = 0;
     std::uint64_t unwritten_ = 0;
     std::uint64_t written_bytes_ = 0;
+    std::uint64_t callbacks_ = 0;
+    std::uint64_t callback_ns_ = 0;  // of those whose records came through the ring
     std::uint64_t told_callbacks_ = 0;
     int idle_ = 0;
 };

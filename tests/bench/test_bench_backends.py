@@ -45,13 +45,16 @@ def of_size(size: int | None, datatype: Datatype | None = Datatype.BFLOAT16) -> 
 
 
 def rows_of(
-    times: Mapping[str, Sequence[float]], size: int = 8192, method: str = "graph"
+    times: Mapping[str, Sequence[float]],
+    size: int = 8192,
+    method: str = "graph",
+    behind: str = "",
 ) -> list[Measurement]:
     return [
         Measurement(
             Op.ALL_REDUCE, Datatype.BFLOAT16, "Sum", size_bytes=size, nranks=2, nnodes=1,
             time_us_median=us, samples_us=(us,), n_wrong=0, method=method, library="nccl 2.30.7",
-            device="NVIDIA H200", label=f"backends {name}", round=number,
+            device="NVIDIA H200", label=f"backends {behind}{name}", round=number,
         )
         for name, every in times.items()
         for number, us in enumerate(every)
@@ -183,6 +186,9 @@ def test_a_step_wins_its_calls_times_the_difference() -> None:
     large = {"nccl": drifting(100), "torch-one-shot": drifting(120), "torch-two-shot": drifting(80)}
     rows = [*rows_of(small), *rows_of(large, 1 << 20)]
     asked = demand(step_calls(of_size(8192), 24), step_calls(of_size(1 << 20, None), 2))
+    # Behind other compute the large calls take as long, the small ones win nothing.
+    rows += rows_of({name: drifting(10) for name in small}, behind="behind-copy ")
+    rows += rows_of(large, 1 << 20, behind="behind-copy ")
     report = build_backends(rows, asked)
     assert [row.best for row in report.rows] == ["torch-one-shot", "torch-two-shot"]
     step = report.step
@@ -194,7 +200,21 @@ def test_a_step_wins_its_calls_times_the_difference() -> None:
     assert (step.calls, step.left_out, step.exposed_share) == (26, (), 1.0)
     assert step.saved_low_ns is not None
     assert step.saved_high_ns is not None
-    assert step.saved_low_ns <= step.saved_ns <= step.saved_high_ns
+    # Gains of 2 and 0 of 18, 1 and 0 of 19 and twice no difference: squares of half of each, in
+    # four degrees of freedom, whose t is 2.776; two kinds of compute differ by the root of 2.
+    part = 2.776 * math.sqrt(2 * ((2 / 18) ** 2 + (1 / 19) ** 2) / 2 / 4)
+    assert report.other_compute == pytest.approx(part, rel=0.02)
+    other = part * 1200 * (18 * 24 + 180 * 2)
+    assert step.saved_ns - step.saved_low_ns == pytest.approx(other, rel=0.1)
+    assert step.saved_high_ns - step.saved_ns == pytest.approx(other, rel=0.1)
+
+
+def test_calls_behind_one_kind_of_compute_give_no_range() -> None:
+    rows = rows_of({"nccl": drifting(10), "vllm": drifting(8)})
+    step = build_backends(rows, demand(step_calls(of_size(8192), 24))).step
+    assert step is not None
+    assert step.saved_ns > 0
+    assert (step.saved_low_ns, step.saved_high_ns) == (None, None)
 
 
 def test_steps_of_a_job_change_as_predicted() -> None:
@@ -206,7 +226,7 @@ def test_steps_of_a_job_change_as_predicted() -> None:
     for row in csv.DictReader((folder / "steps.csv").read_text().splitlines()):
         place = times.setdefault((row["hidden"], row["size_bytes"]), {})
         place.setdefault(row["backend"], []).append(float(row["us"]))
-    near, held, changes = 0, 0, 0
+    near, changes = 0, 0
     for (_, size), of_backend in times.items():
         steps = {name: median(us) for name, us in of_backend.items()}
         for name in steps.keys() - {"nccl"}:
@@ -219,18 +239,14 @@ def test_steps_of_a_job_change_as_predicted() -> None:
             report = build_backends(pair, demand(step_calls(of_size(int(size)), 24)))
             change = report.rows[0]
             assert change.saved_ns is not None
-            assert change.saved_low_ns is not None
-            assert change.saved_high_ns is not None
             real = steps["nccl"] - steps[name]
             if change.best == "nccl":  # it is not told what a slower one costs
                 assert real < 0.05 * steps["nccl"]
                 continue
             changes += 1
             near += abs(real - change.saved_ns / 1000) <= 0.05 * steps[name]
-            held += change.saved_low_ns <= 1000 * real <= change.saved_high_ns
     assert changes >= 20
     assert near >= 0.8 * changes
-    assert held == changes
 
 
 def test_calls_without_a_measurement_are_not_in_the_gain() -> None:
@@ -335,7 +351,10 @@ def test_every_backend_begins_a_turn_once() -> None:
 def test_a_backend_that_hung_is_left_out_of_further_launches(tmp_path: Path) -> None:
     point = worker.Point(8192, "Bfloat16")
     hung = worker.Row(0, point, "vllm", status="failed", message="left out: no end after 25 s")
-    assert worker.failed_in(csv_of([[hung]], tmp_path).read_text()) == {"vllm": "no end after 25 s"}
+    hidden = worker.Row(0, point, "nccl", status="failed", message=worker._HIDDEN, kind="copy")
+    rows = csv_of([[hung, hidden]], tmp_path).read_text()
+    assert worker.failed_in(rows) == {"vllm": "no end after 25 s"}
+    assert "backends behind-copy nccl" in rows
 
 
 def test_one_launch_is_not_taken_for_many() -> None:

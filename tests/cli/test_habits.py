@@ -15,10 +15,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from command import collscope, rows
+from command import collscope, on_terminal, rows
 
 import collscope as library
-from collscope.store.query import select
+from collscope.store import near_names
+from collscope.store.query import VIEWS, select
 
 
 @pytest.fixture(scope="module")
@@ -248,6 +249,25 @@ def test_of_several_outputs_each_ending_counts(traced: Path, tmp_path: Path) -> 
     assert json.loads(only.read_text())["schema"].startswith("collscope.report/")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "report --brief", "predict --system h200", "export perfetto -o x.json",
+        "export inspector --out x", "whatif fusion --label x", "replay --dry-run", "tune --dry-run",
+        "hang", "bench backends --dry-run",
+    ],
+)  # fmt: skip
+def test_a_run_is_an_argument_of_every_command_that_reads_one(
+    traced: Path, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [*command.split(), "--db", traced]
+    option = collscope(*words, "--run", "l")
+    assert collscope(*words, "l") == option
+    assert collscope(*words, "nosuch") != option
+    assert "No such" not in option.err
+
+
 def test_a_run_is_named_once(traced: Path) -> None:
     outcome = collscope("report", "d", "--run", "main", "--db", traced)
     assert (outcome.code, "the run is d and --run main" in outcome.err) == (2, True)
@@ -300,6 +320,42 @@ def test_a_closed_pipe_is_no_regression(traced: Path, command: str) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "export perfetto d -o -", "report d", "sql 'select 1 a' --format parquet",
+        "runs --format jsonl", "sql 'select 1 a'",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("target", "message"), [("/dev/full", b"No space left on device"), ("&-", b"closed. Open it")]
+)
+def test_standard_output_that_takes_nothing(
+    traced: Path, command: str, target: str, message: bytes
+) -> None:
+    shell = f"{sys.executable} -m collscope {command} --db {traced} >{target}"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr.count(b"\n")) == (3, 1)
+    assert done.stderr.startswith(b"collscope: standard output: ")
+    assert message in done.stderr
+
+
+def test_ctrl_c_while_modules_load_leaves_no_traceback() -> None:
+    script = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from collscope.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 def test_a_long_time_limit_is_none(traced: Path) -> None:
     for limit in ("1e12", "inf"):
         found = program("sql", "select 1 a", "--timeout", limit, "--db", traced)
@@ -329,6 +385,81 @@ def test_a_query_may_begin_with_a_comment(traced: Path, query: str) -> None:
 def test_what_can_be_compared_is_named(traced: Path, command: tuple[str, ...]) -> None:
     found = collscope(*command, "--db", traced)
     assert (found.code, "(here: 'd'" in found.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("report d --db {db} -o out/r.html", "-o"),
+        ("sql nosuch --db {db} -o out/r.parquet", "-o"),
+        ("report d --db {db} --plot out/r.png", "--plot"),
+        ("export perfetto d --db {db} -o out/r.json", "-o"),
+        ("roofline h200 --fit x --save out/r.toml", "--save"),
+        ("bench ceilings -n 2 --system h200 --save out/r.toml", "--save"),
+        ("replay d --db {db} --backend host --csv out/r.csv", "--csv"),
+        ("record --html out/r.html -- touch job-ran", "--html"),
+        ("record --db out/r.db -- touch job-ran", "--db"),
+        ("attach ./control . --db out/r.db", "--db"),
+        ("ingest {db} --db out/r.db", "--db"),
+        ("merge {db} --db out/r.db", "--db"),
+    ],
+)
+def test_a_folder_that_is_missing_is_made_by_the_command_that_is_named(
+    traced: Path, command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = collscope(*command.format(db=traced).split())
+    assert done.code == 3
+    assert "no such folder. Make it with 'mkdir -p out', or name another file with" in done.err
+    assert done.err.endswith(f" with {option}.\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_verdict_is_on_the_console_where_the_answer_goes_into_files(
+    traced: Path, samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    check = ("check", "d", "l", "--db", traced)
+    told = collscope(*check, "-o", "j.xml", "-o", "r.html")
+    assert (told.code, told.out, told.err.count("\n")) == (1, "", 1)
+    assert told.err.startswith("check: regression: The step is slower: it takes 1.12 times")
+    assert collscope(*check, "-o", "j.xml", "-o", "-").err == ""
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    assert collscope(*check, "-o", "j.xml").err == told.err
+    assert collscope(*check).err == ""
+    hang = collscope("hang", samples / "nccl/ddp", "-o", "h.json")
+    assert (hang.out, json.loads(Path("h.json").read_text())["decided"]) == ("", False)
+    assert (hang.code, hang.err) == (4, "hang: Verdict: not decided.\n")
+
+
+def test_a_terminal_names_the_files_that_were_written(traced: Path, tmp_path: Path) -> None:
+    page = tmp_path / "r.html"
+    command = ("report", "d", "--db", traced, "-o", page)
+    assert on_terminal(80, *command).out == f"{page}: written\n"
+    assert collscope(*command).err == ""
+
+
+def test_ingest_names_labels_and_on_a_terminal_the_next_command(
+    samples: Path, tmp_path: Path
+) -> None:
+    replays, db = samples / "replay", tmp_path / "a b.db"
+    mixed, sweep = replays / "h200x4-mixed.csv", replays / "h200x4-sweep.csv"
+    piped = collscope("ingest", "csv", mixed, "--db", db)
+    assert (piped.code, piped.err) == (0, "")
+    assert piped.out.splitlines()[0].endswith("294 samples; label 'h200x4-mixed'")
+    named = collscope("ingest", "csv", mixed, "--db", db, "--label", "mine")
+    assert named.out.splitlines()[0].endswith(
+        "label 'mine' (read again; replaces its earlier rows)"
+    )
+    several = collscope("ingest", "csv", mixed, sweep, "--db", tmp_path / "q.db", "-q")
+    assert "; labels 'h200x4-mixed', 'h200x4-sweep'" in several.out
+    shown = on_terminal(200, "ingest", sweep, "--db", db, "--run", "r 2")
+    assert shown.out.splitlines()[-1] == f"next: collscope report 'r 2' --db '{db}'"
+    quiet = on_terminal(200, "ingest", sweep, "--db", db, "--run", "other", "-q")
+    assert "next:" not in quiet.out
+    table = collscope("ingest", samples / "tables" / "osu-7.4-host.txt", "--db", db)
+    assert "; labels 'OSU " in table.out
+    assert " more\n" in table.out
 
 
 def test_names_beyond_ascii_where_the_system_has_none(samples: Path, tmp_path: Path) -> None:
@@ -380,7 +511,7 @@ def test_a_query_that_is_no_text_is_wrong_use(traced: Path) -> None:
         ("nosuch.log", 2, "Run 'collscope ingest nosuch.log'."),
         ("reprot", 2, "Did you mean 'report'"),
         ("--db {db} runs", 2, "--db: an option of commands. Write it after"),
-        ("-V", 2, "Write --version"),
+        ("report -V", 2, "No such option: -V. Run collscope --version"),
         ("ingest nosuch", 3, "nosuch: no such file or folder."),
         ("ingest trce {db}", 2, "Did you mean 'trace'"),
         ("report {db}", 2, "a file, not a run. Write --db {db}."),
@@ -394,9 +525,27 @@ def test_a_query_that_is_no_text_is_wrong_use(traced: Path) -> None:
         ("sql select 1 from calls", 2, "Write the query as one argument, in quotes"),
         ("report d --limit 5", 2, "No such option: --limit. Write --top"),
         ("report d -n 5", 2, "Write --top"),
-        ("predict d --db {db}", 2, "(d). Write --run d"),
-        ("export perfetto d -o x.json", 2, "(d). Write --run d"),
+        ("watch x --run d", 2, "No such option: --run"),
+        ("bench ceilings d -n 2 --system h200", 2, "(d). Write --run d"),
         ("ingest x.csv --label a", 2, "collscope ingest csv', 'python -m collscope ingest table'"),
+        ("ingest log x.csv --name a", 2, "collscope ingest metric' has it"),
+        ("report d --db {db} -o .", 2, ".: a folder. Name a file with -o."),
+        ("replay --run nosuch --dry-run --db {db}", 3, "no run 'nosuch' (runs: 'd', 'l', 'main')"),
+        (
+            "replay nosuch --dry-run --db {db}",
+            3,
+            "nosuch: no such file or folder, and no run of {db} (runs: 'd', 'l', 'main').",
+        ),
+        ("hang nosuch --db {db}", 3, "nosuch: no such file or folder, and no run of {db}"),
+        ("hang nosuch.log --db {db}", 3, "nosuch.log: no such file or folder. Check the path."),
+        ("hang nosuch --db absent.db", 3, "nosuch: no such file or folder. Check the name."),
+        ("sql q --limit 5 --db {db}", 2, "No such option: --limit. Write LIMIT in the query"),
+        ("record -o r.html -- true", 2, "No such option: -o. Write --html"),
+        ("replay -o r.csv", 2, "No such option: -o. Write --csv"),
+        ("merge nosuch.db --db new.db", 3, "nosuch.db: no such store. Check the path."),
+        ("whatif fusion --label x --db absent.db", 3, "absent.db: no such store."),
+        ("ingest trace {db} --db absent.db", 3, "It is a store: name it with --db {db}."),
+        ("ingest {db} --db absent.db", 3, "It is a store: name it with --db {db}."),
         ("runs list --db {db}", 2, "'collscope runs' alone lists the runs"),
     ],
 )
@@ -417,6 +566,12 @@ def test_words_of_other_tools(traced: Path, command: str, code: int, hint: str) 
             "SELECT * FROM runs",
             "no such table: runs. 'collscope runs' lists the runs",
         ),
+        ("SELECT * FROM collectives", "no such table: collectives. Did you mean calls or classes?"),
+        ("SELECT * FROM files", "Did you mean sources? 'collscope sql' alone lists views"),
+        ("SELECT * FROM Ranks", "Did you mean rank_times or members?"),
+        ("SELECT * FROM call_time", "Did you mean call_times or"),
+        ("SELECT size FROM calls", "no such column: size. Did you mean size_bytes?"),
+        ("SELECT dtype FROM calls", "Did you mean datatype?"),
         # nme is near name and net, which other views have
         ("SELECT nme FROM calls", "no such column: nme. 'collscope sql' alone lists views"),
     ],
@@ -424,6 +579,14 @@ def test_words_of_other_tools(traced: Path, command: str, code: int, hint: str) 
 def test_a_wrong_query_names_what_is_near(traced: Path, query: str, hint: str) -> None:
     done = collscope("sql", query, "--db", traced)
     assert (done.code, hint in done.err) == (2, True)
+
+
+def test_a_word_that_is_meant_leads_to_a_view(traced: Path) -> None:
+    views = dict(rows(traced, VIEWS))
+    assert {view for views_of in near_names._VIEWS.values() for view in views_of} <= set(views)
+    columns = {column for text in views.values() for column in str(text).split(", ")}
+    assert set(near_names._COLUMNS.values()) <= columns
+    assert not set(near_names._VIEWS) & set(views)
 
 
 @pytest.mark.parametrize("timeout_s", [None, 600.0])
@@ -442,6 +605,64 @@ def test_ctrl_c_ends_a_query(timeout_s: float | None) -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert seen == []
+
+
+def test_only_options_that_are_spelled_alike_are_offered(traced: Path) -> None:
+    for words in ("compare d l --limit 3", "compare d l --top 3", "replay --out x"):
+        assert "Possible options" not in collscope(*words.split(), "--db", traced).err
+    assert "--format" in collscope("compare", "d", "l", "--fromat", "md").err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "report d", "compare d l", "check d l", "predict d", "roofline", "tune d --dry-run",
+        "msccl {msccl}", "watch {recorded} --once", "bench ceilings -n 2",
+    ],
+)  # fmt: skip
+def test_the_variable_names_the_machine_of_every_command(
+    traced: Path, samples: Path, command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLLSCOPE_DB", str(traced))
+    monkeypatch.setenv("COLLSCOPE_SYSTEM", "nosuch")
+    algorithm = tmp_path / "a.xml"
+    algorithm.write_text("<algo/>")
+    paths = {"msccl": algorithm, "recorded": samples / "recorders"}
+    done = collscope(*command.format(**paths).split())
+    assert (done.code, done.out) == (3, "")
+    assert "system 'nosuch': not known." in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("ingest", "auto", ""), 3), (("ingest", "log", ""), 3), (("hang", ""), 3),
+        (("replay", ""), 3), (("watch", ""), 2), (("sanitize", "", "out"), 2),
+        (("merge", "", "--db", "new.db"), 2),
+        (("msccl", ""), 3), (("report", "-o", ""), 2), (("report", "--plot", ""), 2),
+        (("report", "--db", ""), 2),
+    ],
+)  # fmt: skip
+def test_an_empty_name_is_not_the_current_folder(
+    samples: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    code: int,
+) -> None:
+    """As of "$LOGS" where LOGS is not set."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(samples / "nccl/ddp/rank0.log", tmp_path)
+    done = collscope(*words)
+    assert (done.code, done.out) == (code, "")
+    assert " is empty" in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["rank0.log"]
+
+
+def test_the_version_has_a_short_option() -> None:
+    assert collscope("-V") == collscope("--version")
+    assert collscope("-V").out == f"collscope {library.__version__}\n"
 
 
 def test_a_query_in_a_file_is_redirected(traced: Path, tmp_path: Path) -> None:
@@ -486,6 +707,9 @@ def test_stores_and_folders_are_compared_by_the_commands_that_are_named(
 def test_help_of_rows_says_what_the_formats_change(traced: Path) -> None:
     words = " ".join(program("sql", "--help").stdout.decode().split())
     assert "csv has ' before a text that a spreadsheet would run, such as =1." in words
+    for command in ("sql", "runs"):
+        shown = " ".join(program(command, "--help").stdout.decode().split())
+        assert "json is an object with the rows (jq '.rows[]')" in shown
     query = ("sql", "SELECT '=1' AS a", "--db", traced, "--format")
     assert program(*query, "csv").stdout == b"a\n'=1\n"
     assert program(*query, "jsonl").stdout == b'{"a":"=1"}\n'

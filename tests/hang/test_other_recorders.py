@@ -151,7 +151,7 @@ def test_what_the_diagnostics_found_is_shown_and_names_nobody(tmp_path: Path) ->
     verdict = judge(evidence_of([str(tmp_path)]))
     assert verdict.who == ()
     assert verdict.remarks == ("Xid 79 detected 1 time on host node042. Restart the affected app.",)
-    assert "NCCL's diagnostics: Xid 79 detected" in render_hang(verdict, "text")
+    assert "Also reported: Xid 79 detected" in render_hang(verdict, "text")
     lines = "".join(status(rank, 25, 22) for rank in range(3)) + status(3, 22, 22)
     (tmp_path / "stderr.txt").write_text(lines)
     assert of_files(tmp_path) == ([3], ("host_never_called",))

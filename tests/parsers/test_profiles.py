@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -425,6 +427,42 @@ def test_real_work_is_far_below_the_bound(name: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(foreign_sqlite, "_STEPS", 100)
     stopped = _profile(SAMPLES / name)
     assert stopped is None or "corrupt_database" in codes(stopped)
+
+
+def test_ctrl_c_during_a_foreign_file_ends_the_command(tmp_path: Path) -> None:
+    """SQLite reports it as an error of the file, which readers take for damage."""
+    path = tmp_path / "t.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE t AS SELECT name FROM pragma_function_list LIMIT 100")
+        connection.commit()
+    stopped = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            stopped += _with_ctrl_c(path)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert stopped == []
+
+
+def _with_ctrl_c(path: Path) -> list[str]:
+    """The errors of two queries, the first interrupted; not returned, since Ctrl-C came."""
+    interrupting = f"SELECT count(coalesce({signal.SIGINT.value})) FROM t, t a, t b"
+    with foreign_sqlite.open_foreign(path) as connection:
+        # A function in C: Python heeds the signal only where SQLite calls Python.
+        connection.create_function("coalesce", 1, _thread.interrupt_main)
+        found = [
+            _error(connection, interrupting),
+            _error(connection, "SELECT count(*) FROM t a, t b, t"),
+        ]
+        assert found == ["interrupted"] * 2
+    return found
+
+
+def _error(connection: sqlite3.Connection, query: str) -> str:
+    with pytest.raises(sqlite3.DatabaseError) as error:
+        connection.execute(query).fetchall()
+    return str(error.value)
 
 
 def test_a_cut_sqlite_profile_says_that_rows_are_missing(tmp_path: Path, corpus: Path) -> None:

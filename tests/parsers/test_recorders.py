@@ -223,6 +223,25 @@ def test_what_is_not_plain_becomes_no_json() -> None:
     assert convert(b"\x80\x02]") is None
 
 
+def test_a_member_is_left_out_where_another_one_has_a_text() -> None:
+    entries: list[dict[str, object]] = [
+        {"frames": [1], "state": "completed", "id": 1},
+        {"id": 2, "state": "started", "frames": [1]},
+        {"state": "completed"},
+        {"frames": "completed", "other": ["completed"]},
+        {"id": 3, "frames": [{"frames": 1, "state": "completed"}]},
+    ]
+    left_out: list[dict[str, object]] = [dict(entry) for entry in entries]
+    del left_out[0]["frames"]
+    left_out[4]["frames"] = [{"state": "completed"}]
+    found = convert(pickle.dumps(entries, 2), "frames", "state", "completed")
+    assert json.loads(found or b"") == left_out
+    # Of equal keys the last one counts: the call is open.
+    twice = b"\x80\x02}(X\1\0\0\0sX\1\0\0\0cX\1\0\0\0sX\1\0\0\0oX\1\0\0\0fK\1u."
+    assert convert(twice, "f", "s", "c") == b'{"s":"c","s":"o","f":1}'
+    assert convert(twice, "f", "s", "o") == b'{"s":"c","s":"o"}'
+
+
 def test_a_text_in_many_places_is_not_written_without_end() -> None:
     doubled = b"](X\xff\0\0\0" + b"a" * 255 + b"q\0" + b"h\0" * 60_000 + b"e."
     assert convert(b"\x80\x02" + doubled) is None

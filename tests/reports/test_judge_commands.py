@@ -174,7 +174,7 @@ def test_compare_draws(store: Path, tmp_path: Path, ending: str) -> None:
         (
             ("old", "slow", "--plot", "no/folder/a.png"),
             3,
-            "a.png: no such folder. Name another file with --plot.",
+            "a.png: no such folder. Make it with 'mkdir -p no/folder'",
         ),
         (("old", "slow", "--system", "h20"), 3, "system 'h20': not known. Did you mean"),
     ],

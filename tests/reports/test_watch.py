@@ -50,6 +50,9 @@ def test_files_that_grow_are_read_on_and_late_ranks_named(tmp_path: Path) -> Non
         first.ask(calls=2, took_ns=60_000)
         second.ask(calls=2, took_ns=20_000)
         two = seen.at(3.0)
+        first.ask(calls=1, took_ns=20_000)  # rank 0 stops once: 380 us beside rank 1's 280
+        second.ask(calls=1, took_ns=400_000)
+        three = seen.at(4.0)
     (row,) = two.classes
     assert (row.op, row.size_bytes, row.group, row.nranks) == ("AllReduce", 1 << 20, GROUP, 2)
     assert (row.calls, row.timed) == (7, 14)
@@ -60,6 +63,7 @@ def test_files_that_grow_are_read_on_and_late_ranks_named(tmp_path: Path) -> Non
     (late,) = two.late
     assert (late.world_rank, late.last, late.of, late.lateness_ns) == (1, 7, 7, 40_000)
     assert "Rank 1 is late: last in 7 of 7 calls" in render_watch(two, 120)
+    assert [(late.world_rank, late.last, late.of) for late in three.late] == [(1, 7, 8)]
 
 
 def test_rotated_files_are_counted_once_though_they_vanish(

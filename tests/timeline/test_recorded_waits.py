@@ -18,6 +18,8 @@ from collscope.match.recordings import recorded_groups
 from collscope.model import Op
 from collscope.model.trace import KERNEL_GPU, RecordedCall, RecordedCalls, TraceCollective
 from collscope.parsers.recorders.own_recorder import parse
+from collscope.reports.share.recorded import RecordedClassShare, RecordedShare, within_wall
+from collscope.reports.share.recorded_text import recorded_sentences
 from collscope.reports.waiting.drift import change_points
 from collscope.timeline.recorded_waits import recorded_waits
 
@@ -117,6 +119,30 @@ def test_a_scatter_of_microseconds_makes_nobody_late() -> None:
     assert not any(late.named for _, _, late in found.ranks)
 
 
+def named(late_calls: int, stop_us: int) -> list[int]:
+    """Ranks that are named: rank 1 is 30 us late to calls, rank 0 to others, and to the last."""
+    late = [[0, 30]] * late_calls + [[30, 0]] * (CALLS - 1 - late_calls) + [[stop_us, 0]]
+    ranks = []
+    for rank in range(2):
+        calls = tuple(recording(rank, one).calls[c] for c, one in enumerate(late))
+        ranks.append(RecordedCalls("own_recorder", calls, rank=rank))
+    return [one.rank for _, _, one in waits_of(ranks).ranks if one.named]
+
+
+@pytest.mark.parametrize("stop_us", [300, 1_700])
+def test_one_stop_of_another_rank_hides_no_late_rank(stop_us: int) -> None:
+    # Rank 1 is late by 570 us in all. Without the stop it has all lateness, with it 66 or 25 %.
+    assert named(CALLS - 1, stop_us) == [1]
+
+
+def test_beside_a_stop_that_is_nearly_all_nobody_is_named() -> None:
+    assert named(CALLS - 1, 2_280) == []  # 570 us are 20 % of all lateness
+
+
+def test_a_stop_names_nobody_who_is_last_in_turn() -> None:
+    assert named(CALLS // 2, 600) == []
+
+
 def test_a_process_with_several_ranks_is_no_rank() -> None:
     pairs = []
     for own in ((0, 1), (2, 3)):
@@ -194,6 +220,19 @@ def test_a_report_of_inspectors_times(tmp_path: Path) -> None:
     assert "by the recordings) is 62.5 %" in text
 
 
+def test_a_report_names_the_late_rank_and_the_other_ones_stop(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        # Rank 1 is 200 us late to 29 calls; once rank 0 is 4 ms late: 4000 of 9800 us.
+        lasts = [260 if rank == 0 else 60] * 29 + [60 if rank == 0 else 4060]
+        lines = [json.dumps(record(rank, seq, us)) for seq, us in enumerate(lasts)]
+        (tmp_path / f"node-1-pid{rank}.log").write_text("\n".join(lines))
+    db = tmp_path / "a.db"
+    assert collscope("ingest", "auto", *tmp_path.glob("*.log"), "--db", db).code == 0
+    text = " ".join(collscope("report", "--db", db).out.split())
+    assert "rank 1 is late: other ranks wait" in text
+    assert "Rank 0 came 4 ms late to one call, 41 % of all lateness" in text
+
+
 def test_the_share_of_the_sample(samples: Path, tmp_path: Path) -> None:
     db = tmp_path / "a.db"
     recordings = sorted((samples / "recorders").glob("*.collrec"))
@@ -237,6 +276,35 @@ def sampled(tmp_path: Path, lasts: Sequence[int], seed: int) -> dict[str, Any]:
     share = json.loads(collscope("report", "--db", db, "--format", "json").out)["recorded_share"]
     assert isinstance(share, dict)
     return share
+
+
+def test_calls_of_a_communicator_that_sum_to_more_than_the_wall_time_give_no_share(
+    tmp_path: Path,
+) -> None:
+    # A call begins every ms, and takes 1.5 ms by its time: 150 %, but for the first ones and ends.
+    share = sampled(tmp_path, [1_500_000] * 1000, seed=3)
+    assert share["impossible_percent"] == pytest.approx(150, rel=0.03)
+    assert (share["percent"], share["least_percent"]) == (None, 0.0)
+    assert {(row["percent"], row["least_percent"]) for row in share["classes"]} == {(None, 0.0)}
+    text = " ".join(collscope("report", "--db", tmp_path / "3" / "a.db").out.split())
+    assert "the times are wrong, and the share of collectives is not known" in text
+    assert "Collectives run for" not in text
+
+
+def test_communicators_that_overlap_give_a_lower_bound() -> None:
+    one = RecordedClassShare(1, 1, "AllReduce", 8, 2, 10, 10, 1.0, 70.0, 70.0)
+    two = RecordedClassShare(2, 1, "AllReduce", 8, 2, 10, 10, 1.0, 60.0, 60.0)
+    found = within_wall(RecordedShare(130.0, 130.0, 2, 10**9, 20, 20, 0, None, (one, two)))
+    # 70 % of one communicator alone, up to 100 %.
+    assert (found.least_percent, found.percent, found.overlapping_percent) == (70.0, None, 130.0)
+    assert found.impossible_percent is None
+    assert "sum to 130 % of the wall time" in " ".join(recorded_sentences(found))
+
+
+def test_an_estimate_above_the_wall_time_is_none() -> None:
+    row = RecordedClassShare(1, 1, "AllReduce", 8, 2, 100, 10, 1.0, 80.0, 120.0)
+    found = within_wall(RecordedShare(80.0, 120.0, 2, 10**9, 100, 10, 0, None, (row,)))
+    assert (found.least_percent, found.percent) == (80.0, None)
 
 
 def _verbose(rank: int, seq: int, ns: int) -> dict[str, Any]:

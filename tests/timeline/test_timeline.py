@@ -244,6 +244,7 @@ def test_random_jobs(seed: int) -> None:
     for o in timeline.overlaps:
         assert o.exposed_ns + o.hidden_ns == o.collective_ns
         assert o.idle_ns + o.compute_ns + o.exposed_ns - o.copy_only_ns <= o.span_ns
+        assert o.exposed_ns + o.hidden_ns == o.collective_ns <= o.span_ns  # overlaps count once
         for s in o.streams:
             assert s.exposed_ns + s.hidden_ns == s.total_ns
             assert 0 <= s.exposed_ns <= s.total_ns

@@ -71,10 +71,12 @@ def once(records: Sequence[_T], key: Callable[[_T], Hashable | None], notes: Not
 
     key  equal for records that cannot be two; None for one that cannot be distinguished from others
     """
+    keys = [key(record) for record in records]
+    if len(set(keys)) == len(keys):
+        return list(records)
     seen: set[Hashable] = set()
     kept = []
-    for record in records:
-        known = key(record)
+    for record, known in zip(records, keys, strict=True):
         if known is not None and known in seen:
             continue
         seen.add(known)

@@ -74,7 +74,7 @@ def parse(data: bytes, name: str) -> RecordedCalls:
     """
     notes = Notes()
     # Nearly all are so plain that no unpickler is needed.
-    as_json = convert(data)
+    as_json = convert(data, "frames", "state", "completed")
     if as_json is not None and (found := as_written(as_json)) is not None:
         return recording(*found, name, "flight_pickle", notes)
     dump: object = None

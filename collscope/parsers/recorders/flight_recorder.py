@@ -183,18 +183,19 @@ def as_written(data: bytes) -> tuple[Sequence[_Row], Mapping[object, object]] | 
     """
     try:
         dump = msgspec.json.decode(data, type=_Dump)
-        kinds: dict[Hashable, _Kind] = {}
+        kinds: dict[tuple[Any, ...], _Kind] = {}
         rows: list[_Row] = []
         for entry in dump.entries:
-            fields = (
-                entry.process_group, entry.profiling_name, entry.input_sizes, entry.output_sizes,
-                entry.input_dtypes, entry.output_dtypes,
+            key = (
+                entry.pg_id, entry.is_p2p, bytes(entry.process_group), bytes(entry.profiling_name),
+                bytes(entry.input_sizes), bytes(entry.output_sizes), bytes(entry.input_dtypes),
+                bytes(entry.output_dtypes),
             )  # fmt: skip
-            key = (entry.pg_id, entry.is_p2p, *map(bytes, fields))
             kind = kinds.get(key)
             if kind is None:
+                pg_id, one_sided, *fields = key
                 values = (msgspec.json.decode(raw) if raw else None for raw in fields)
-                kind = kinds[key] = _kind(entry.pg_id, entry.is_p2p, *values)
+                kind = kinds[key] = _kind(pg_id, one_sided, *values)
             rows.append((entry, kind))
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
@@ -371,7 +372,7 @@ def _lacking(rows: Sequence[_Row], status: Sequence[GroupStatus], *, one_counter
         operations = sum(_gaps([e.op_id or None for e in own]) for own in groups.values())
         missing = max(missing, collectives, operations)
     last = {
-        group: max(max(e.collective_seq_id or 0, e.p2p_seq_id or 0) for e in own)
+        group: max(*[e.collective_seq_id or 0 for e in own], *[e.p2p_seq_id or 0 for e in own])
         for group, own in groups.items()
     }
     behind = (
@@ -396,14 +397,23 @@ def _agreed(
     A call is enqueued before it can be completed. Only that decides: the watchdog raises the other
     two counters some time after the fact, and in a group with transfers all three may be of theirs.
     """
-    last = max((e.collective_seq_id or 0 for e, _ in rows), default=0)
-    if all(s.last_enqueued is None or s.last_enqueued >= last for s in status):
+    least: dict[str | None, int] = {}
+    for s in status:
+        if s.last_enqueued is not None:
+            least[s.group] = min(s.last_enqueued, least.get(s.group, s.last_enqueued))
+    later = [
+        (kind.group, number)
+        for entry, kind in rows
+        if (number := entry.collective_seq_id)
+        and number > least.get(kind.group, number)
+        and entry.state == "completed"
+    ]
+    if not later:
         return tuple(status)
     sided = {kind.group for e, kind in rows if kind.one_sided or e.p2p_seq_id}
     done: dict[str | None, int] = {}
-    for entry, kind in rows:
-        if entry.collective_seq_id and entry.state == "completed":
-            done[kind.group] = max(done.get(kind.group, 0), entry.collective_seq_id)
+    for group, number in later:
+        done[group] = max(done.get(group, 0), number)
     kept = tuple(
         s
         for s in status
@@ -476,13 +486,15 @@ def _status(status: object, rows: Iterable[_Row]) -> tuple[GroupStatus, ...]:
     return tuple(found)
 
 
-def _without_closing(read: Iterable[tuple[_Row, RecordedCall]]) -> tuple[RecordedCall, ...]:
+def _without_closing(read: Sequence[tuple[_Row, RecordedCall]]) -> tuple[RecordedCall, ...]:
     """Calls without the entries that end a coalesced group, whose state and times are the group's.
 
     source  startCoalescing, endCoalescing and pointToPoint of ProcessGroupNCCL.cpp: the calls of a
             group are recorded without events, so that they stay "scheduled"; then follows one
             entry "nccl:coalesced" of the same number, with events and without tensors
     """
+    if not any(kind.closes for (_, kind), _ in read):
+        return tuple(call for _, call in read)
     calls: list[RecordedCall] = []
     last: dict[str | None, tuple[bool, int | None, list[int]]] = {}  # per group: its last number
     for (entry, kind), call in read:
@@ -534,6 +546,7 @@ class _Entries:
         self._one_counter = one_counter
         self._numbered = not (one_counter and whole_buffer)  # else the order in a group numbers it
         self._elements: dict[int, int | None] = {}
+        self._timeouts: dict[float | None, int | None] = {}  # ms, ns
         # Of a kind: its collective, the rank's number in the group, whether it has one side.
         self._known: dict[int, tuple[TraceCollective, int | None, bool]] = {}
 
@@ -549,7 +562,9 @@ class _Entries:
             collectives = entry.op_id if self._by_op else entry.collective_seq_id
             sides = one_sided and not self._one_counter
             number_in_group = entry.p2p_seq_id if sides else collectives
-        duration_ms, timeout_ms = number(entry.duration_ms), number(entry.timeout_ms)
+        timeout_ms = entry.timeout_ms
+        if timeout_ms not in self._timeouts:
+            self._timeouts[timeout_ms] = _ns(timeout_ms) or None
         state = text(entry.state)
         return RecordedCall(
             collective=collective,
@@ -557,13 +572,13 @@ class _Entries:
             # When its start was not discovered, the call was made at time_created_ns.
             start_ns=entry.time_discovered_started_ns or parse_int(entry.time_created_ns),
             end_ns=entry.time_discovered_completed_ns or None,
-            duration_ns=None if duration_ms is None else _ns(duration_ms * 1e6),
+            duration_ns=None if entry.duration_ms is None else _ns(entry.duration_ms),
             state=state,
             group_rank=group_rank,
             # A batch_isend_irecv has one number, a Send or Recv by itself has its own.
             together=number_in_group if one_sided and not self._one_counter else None,
             frames=() if state == "completed" else _frames(entry.frames),
-            timeout_ns=None if timeout_ms is None else _ns(timeout_ms * 1e6) or None,
+            timeout_ns=self._timeouts[timeout_ms],
         )
 
     def _collective(self, kind: _Kind, place: int) -> tuple[TraceCollective, int | None, bool]:
@@ -629,7 +644,11 @@ def _frames(frames: object) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _ns(value: float) -> int | None:
+def _ns(value_ms: float | None) -> int | None:
+    known_ms = number(value_ms)
+    if known_ms is None:
+        return None
+    value = known_ms * 1e6
     return round(value) if value < LIMIT else None
 
 

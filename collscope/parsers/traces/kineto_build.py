@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from collscope.parsers.traces import kineto_calls
 from collscope.parsers.traces._named import from_name
 from collscope.parsers.traces._table import RowTimes, columns
 from collscope.parsers.traces.engine_steps import EngineStep, of_one_kind
+from collscope.parsers.traces.kineto_captures import collectives_of_captures
 from collscope.parsers.traces.kineto_slices import LATEST_US
 
 if TYPE_CHECKING:
@@ -40,15 +41,15 @@ def trace_files(seen: Collector, header: Header, problems: list[Diagnostic]) -> 
     call = seen.host.launched_by(as_numpy(seen.rows.correlation, np.int64))
     thread = np.append(as_numpy(seen.host.thread, np.int32), -1)[call]
     launch_us = np.append(as_numpy(seen.host.start, np.float64), np.nan)[call]
-    alone, in_graphs, others = _look_up(seen, thread, launch_us)
+    named = _look_up(seen, thread, launch_us)
     _compare(seen)
     collectives, contradictions = _collectives(seen, header)
     times = _times(seen, header, launch_us)
     rank, world_size = _identity(seen, header)
     notes = (
         *problems,
-        *_notes(seen, alone, in_graphs, others),
-        *_lost(seen, alone),
+        *_notes(seen, named),
+        *_lost(seen, named.alone),
         *contradictions,
     )
     marked = seen.steps
@@ -134,16 +135,28 @@ def _host_calls(seen: Collector, header: Header, of_row: Ints, times: RowTimes) 
     )
 
 
-def _look_up(seen: Collector, thread: Ints, launch_us: Floats) -> tuple[int, int, int]:
-    """Find the collectives of kernels without arguments; how many have only their name.
+class _Named(NamedTuple):
+    """How many kernels of collectives have only their name, and how many have their capture."""
 
-    By External id, by the record_param_comms or else the annotation that launched them, or by
-    name. Those that a graph launched are counted apart, second, and those of other libraries than
-    NCCL and RCCL, third. thread and launch_us are of the
-    rows' launches.
+    alone: int
+    in_graphs: int  # launched by graphs, NCCL's and RCCL's
+    others: int  # of other libraries
+    captured: int  # launched by graphs, with the collective of their capture
+    why: str  # those in graphs have no capture; "": the trace holds none
+
+
+def _look_up(seen: Collector, thread: Ints, launch_us: Floats) -> _Named:
+    """Find the collectives of kernels without arguments.
+
+    By the capture of their graph, by External id, by the record_param_comms or else the annotation
+    or operator that launched them, or by name. thread and launch_us are of the rows' launches.
     """
     rows, host, alone, in_graphs, others = seen.rows, seen.host, 0, 0, 0
+    captured, why = collectives_of_captures(seen, launch_us)
     for row, external in seen.unnamed:
+        if row in captured:
+            rows.collective[row] = captured[row]
+            continue
         where = int(thread[row]), float(launch_us[row])
         number = host.records.with_external(external)
         if number < 0:
@@ -157,6 +170,10 @@ def _look_up(seen: Collector, thread: Ints, launch_us: Floats) -> tuple[int, int
             rows.collective[row] = seen.annotation(number)
             continue
         hint = seen.hint(rows.name[row])
+        number = host.symmetric.around(*where)
+        if number >= 0 and hint is not None and hint.family in OTHER_LIBRARIES:
+            rows.collective[row] = host.symmetric.place[number]
+            continue
         rows.collective[row] = seen.place_of(hint, partial(_named, hint))
         if hint is not None and hint.family in OTHER_LIBRARIES:
             others += 1
@@ -164,7 +181,7 @@ def _look_up(seen: Collector, thread: Ints, launch_us: Floats) -> tuple[int, int
             in_graphs += 1
         else:
             alone += 1
-    return alone, in_graphs, others
+    return _Named(alone, in_graphs, others, len(captured), why)
 
 
 def _named(hint: KernelName | None, _known: kineto_calls.Known) -> kineto_calls.Described:
@@ -364,8 +381,15 @@ def _calls_without(seen: Collector) -> tuple[int, int]:
     return int(gone.sum()), recorded
 
 
-def _notes(seen: Collector, alone: int, in_graphs: int, others: int) -> list[Diagnostic]:
+def _notes(seen: Collector, named: _Named) -> list[Diagnostic]:
+    alone, in_graphs, others = named.alone, named.in_graphs, named.others
     found = []
+    if named.captured:
+        message = (
+            "Sizes of collective kernels that a CUDA or HIP graph launched are those of the calls"
+            " in the graph's capture: its kernels run in the order of the capture."
+        )
+        found.append(Diagnostic(Severity.NOTICE, "sizes_of_capture", message, count=named.captured))
     if seen.bad:
         message = "GPU activities without a usable time and duration were skipped."
         found.append(Diagnostic(Severity.DATA_LOSS, "untimed_activity", message, count=seen.bad))
@@ -381,12 +405,15 @@ def _notes(seen: Collector, alone: int, in_graphs: int, others: int) -> list[Dia
             "records no sizes and groups when a graph runs. NCCL's log has them where the graph "
             "is captured: record it as well (collscope record)."
         )
+        message = f"{message} {named.why}".rstrip()
         found.append(Diagnostic(Severity.NOTICE, "graph_collectives", message, count=in_graphs))
     if others:
         message = (
             "Collective kernels of other libraries than NCCL and RCCL are known by name only: the"
-            " operation is a hint, and neither CPU activities nor NCCL's log hold sizes and groups."
+            " operation is a hint, and NCCL's log holds no sizes and groups of them. CPU activities"
+            " hold sizes of PyTorch's symmetric memory alone, from before its graphs are captured."
         )
+        message = f"{message} {named.why}".rstrip()
         found.append(Diagnostic(Severity.NOTICE, "other_libraries", message, count=others))
     if seen.unknown:
         message = "Unknown kernels with a name like a collective's: not counted as collectives."

@@ -158,6 +158,21 @@ def from_annotation(
     return TraceCollective(op, datatype, in_count=counts[0], out_count=counts[1], group_size=size)
 
 
+def from_symmetric(op: Op, args: Arguments) -> TraceCollective:
+    """The collective of an operator of symmetric memory, which reduces its first argument."""
+    # "symm_mem::one_shot_all_reduce", "Input Dims": [[32, 8192], [], []],
+    # "Input type": ["c10::BFloat16", "", ""]
+    dims, types = _json(args.dims), _json(args.types)
+    if not (isinstance(dims, list) and dims and isinstance(types, list) and types):
+        return TraceCollective(op)
+    shape = whole_list(dims[0])
+    datatype, factor = parse_dtype(types[0]) if isinstance(types[0], str) else (None, 1)
+    if not shape or datatype in (None, Datatype.UNKNOWN):
+        return TraceCollective(op)
+    count = _count(prod(shape), factor)
+    return TraceCollective(op, datatype, in_count=count, out_count=count)
+
+
 def _output(op: Op, operator: Arguments, shape: tuple[int, ...]) -> int | None:
     """Elements of the output of an operator that has the input `shape`; None where unknown."""
     # "c10d::_allgather_base_", "Input Dims": [[1073741824], [16777216], []]: output, input, group

@@ -16,7 +16,7 @@ from collscope.parsers.traces import kineto_calls
 from collscope.parsers.traces._table import Rows
 from collscope.parsers.traces.engine_steps import EngineStep, is_decode
 from collscope.parsers.traces.kineto_host import Host, Spans
-from collscope.parsers.traces.kineto_names import parse_collective
+from collscope.parsers.traces.kineto_names import parse_collective, symmetric_operation
 from collscope.parsers.traces.kineto_slices import NO_ARGUMENTS, small, usable_times
 
 if TYPE_CHECKING:
@@ -193,6 +193,12 @@ class Collector:
             elif timed is not None and parse_collective(name) is not Op.UNKNOWN:
                 self.annotated.append((name, event.args or NO_ARGUMENTS))
                 self._span(self.host.annotations, event, timed, len(self.annotated) - 1)
+        elif name is not None and (op := symmetric_operation(name)) is not None:
+            timed, args = usable_times(event, self.origin_us), event.args or NO_ARGUMENTS
+            if timed is not None:
+                key = (name, bytes(args.dims), bytes(args.types))
+                place = self.place_of(key, partial(_symmetric, op, args))
+                self._span(self.host.symmetric, event, timed, place)
         elif name is not None and (decode := is_decode(name)) is not None:
             timed = usable_times(event, self.origin_us)
             if timed is not None:
@@ -233,6 +239,10 @@ def _annotated(
     name: str, args: Arguments, operator: Arguments | None, known: kineto_calls.Known
 ) -> kineto_calls.Described:
     return kineto_calls.Described(kineto_calls.from_annotation(name, args, operator, known))
+
+
+def _symmetric(op: Op, args: Arguments, _known: kineto_calls.Known) -> kineto_calls.Described:
+    return kineto_calls.Described(kineto_calls.from_symmetric(op, args))
 
 
 def _narrow(value: int | None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from collscope.parsers._calls import (
     UNKNOWN,
     Launches,
     call_kind,
+    ends_capture,
     is_launch,
     may_capture,
     without_kernel,
@@ -19,6 +21,8 @@ from collscope.parsers._calls import (
 from collscope.parsers._columns import Floats, Index, as_numpy, launches
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from collscope.model.trace import Ints
     from collscope.parsers.traces.kineto_slices import Slice
 
@@ -82,6 +86,13 @@ class Spans:
                 return number
         return -1
 
+    def within(self, thread: int, begin: float, end: float) -> Iterator[tuple[int, float, float]]:
+        """Number, start and end of a thread's intervals in a time."""
+        starts = as_numpy(self.start, np.float64)
+        chosen = (as_numpy(self.thread, np.int64) == thread) & (starts > begin) & (starts < end)
+        for number in np.flatnonzero(chosen).tolist():
+            yield number, self.start[number], self.end[number]
+
     def _sorted(self) -> dict[int, tuple[Ints, Floats]]:
         threads, starts = as_numpy(self.thread, np.int64), as_numpy(self.start, np.float64)
         order = np.lexsort((starts, threads))
@@ -100,6 +111,7 @@ class Host:
         self.records = Spans()
         self.annotations = Spans()
         self.operators = Spans()  # of c10d
+        self.symmetric = Spans()  # operators of symmetric memory
         self.kind = array("b")  # of calls; `UNKNOWN` where the name names none of `Call`
         self.thread = array("i")
         self.start = array("d")
@@ -109,6 +121,8 @@ class Host:
         self.graphs: set[int] = set()  # correlations of launches of graphs
         self.launches = array("q")  # correlations of launches of one kernel each
         self.launch_start = array("d")
+        self.launch_thread = array("i")
+        self.capture_marks: list[tuple[int, float, bool]] = []  # thread, time, whether it begins
         self.captures = False  # a launch may be into a graph: then no kernel follows it
 
     def add(self, part: Slice) -> None:
@@ -125,12 +139,28 @@ class Host:
         launched = launching[calls["name"]]
         self.launches.frombytes(calls["correlation"][launched].tobytes())
         self.launch_start.frombytes(calls["start_us"][launched].tobytes())
+        self.launch_thread.frombytes(threads[calls["thread"]][launched].tobytes())
+        for marks, begins in ((may_capture, True), (ends_capture, False)):
+            chosen = np.array([*map(marks, names), False])[calls["name"]]
+            where = threads[calls["thread"]][chosen].tolist()
+            times = calls["start_us"][chosen].tolist()
+            self.capture_marks += [(*mark, begins) for mark in zip(where, times, strict=True)]
         self.captures |= any(map(may_capture, names))
         self.kind.frombytes(kinds[calls["name"]].tobytes())
         self.thread.frombytes(threads[calls["thread"]].tobytes())
         self.start.frombytes(calls["start_us"].tobytes())
         self.duration.frombytes(calls["duration_us"].tobytes())
         self.correlation.frombytes(calls["correlation"].tobytes())
+
+    @property
+    def captured(self) -> list[tuple[int, float, float]]:
+        """Thread, begin and end of each capture of a graph."""
+        marks = sorted(self.capture_marks)
+        return [
+            (thread, begin, end)
+            for (thread, begin, begins), (other, end, second) in pairwise(marks)
+            if begins and not second and thread == other
+        ]
 
     def without_kernel(self, correlation: Ints, gpu: tuple[float, float]) -> tuple[int, int]:
         """Launches without their kernel, and all of them: `without_kernel`.

@@ -67,6 +67,12 @@ _CPP_TYPES = {
 # nccl:send 0->1, nccl:recv 1<-0, nccl2:all_reduce, ncclx:all_gather
 _PEER = re.compile(r"(?:nccl[2x]?|rcclx?|xccl):|\s+\d+\s*(?:->|<-)\s*\d+")
 
+# Those with _copy take what they reduce as another argument.
+_SYMMETRIC = re.compile(
+    r"symm_mem::(?:one_shot_all_reduce|two_shot_all_reduce_|two_shot_all_reduce"
+    r"|multimem_all_reduce_|multimem_one_shot_all_reduce)(?:_out)?"
+)
+
 
 def parse_collective(name: str) -> Op:
     """Operation of a PyTorch collective's name, with or without ``nccl:``.
@@ -75,6 +81,17 @@ def parse_collective(name: str) -> Op:
     (<Op.ALL_GATHER: 'AllGather'>, <Op.SEND: 'Send'>)
     """
     return _BY_NAME.get(_PEER.sub("", name).strip().lower(), Op.UNKNOWN)
+
+
+def symmetric_operation(name: str) -> Op | None:
+    """Operation of an operator of symmetric memory whose first argument is what it reduces.
+
+    source  pytorch/pytorch torch/csrc/distributed/c10d/symm_mem/SymmetricMemory.cpp
+
+    >>> symmetric_operation("symm_mem::two_shot_all_reduce_")
+    <Op.ALL_REDUCE: 'AllReduce'>
+    """
+    return Op.ALL_REDUCE if _SYMMETRIC.fullmatch(name) else None
 
 
 def parse_dtype(name: str) -> tuple[Datatype, int]:

@@ -5,23 +5,21 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
 
 from collscope.bench.backends_plan import LIBRARY_FAMILIES, Demand, StepCalls
-from collscope.bench.backends_worker import SHARED
+from collscope.bench.backends_worker import BEHIND, LAYER, SHARED
 from collscope.model import CollectiveClass, Measurement
-from collscope.stats import Effect, Samples, discoveries, effects, weighted_total
+from collscope.stats import Effect, Samples, discoveries, effects, t_quantile, weighted_total
 from collscope.units import in_ns
 
 SCHEMA = "collscope.backends/1"
 _WRONG_DISCOVERIES = 0.05  # of the backends that are called faster, at most so many are not
 _CONFIDENCE = 0.95
-# What a call adds depends on the compute before it. Behind two kinds of compute, nine sizes and
-# four backends on two H100 differed by -9 to +10 % of a call's time; so may a job's.
-_OTHER_COMPUTE = 0.10
 
 
 class BackendTime(msgspec.Struct, frozen=True):
@@ -73,8 +71,7 @@ class StepGain(msgspec.Struct, frozen=True):
     """What a step of the run would win with the best backend of every size.
 
     Times of calls are those measured here. They are the step's as far as compute hides none.
-    The range has the 95 % interval of the launches, and 10 % of both times, by which calls differ
-    behind other compute.
+    The range has the 95 % interval of the launches, and `other_compute` of both times.
     """
 
     run: str
@@ -97,6 +94,9 @@ class BackendsReport(msgspec.Struct, frozen=True):
     shared_gpu: bool  # ranks shared a GPU: these are no times of ranks with one each
     method: str | None  # graph; batch: without a GPU
     launches: int  # of the ranks
+    # A gain behind other compute differs by so large a part of both backends' times, at most in 95
+    # of 100 cases, as the kinds of compute of this measurement differ. None: it had only one
+    other_compute: float | None
     rows: tuple[SizeRow, ...]  # sizes rise
     step: StepGain | None  # None: no run, or no AllReduce in its steps
     schema: str = SCHEMA
@@ -114,7 +114,7 @@ def build_backends(rows: Sequence[Measurement], demand: Demand | None) -> Backen
         lambda: defaultdict(list)
     )
     for row in rows:
-        if row.size_bytes and row.datatype:
+        if row.size_bytes and row.datatype and _compute(row) == LAYER:
             by_place[row.size_bytes, row.datatype.value][_backend(row)].append(row)
     baseline = _backend(rows[0]) if rows else None
     places = sorted(by_place)
@@ -140,6 +140,7 @@ def build_backends(rows: Sequence[Measurement], demand: Demand | None) -> Backen
         first is not None and (first.device or "").endswith(SHARED),
         None if first is None else first.method,
         len({row.round for row in rows}),
+        other_compute(rows, baseline),
         tuple(sizes),
         None,
     )
@@ -150,6 +151,46 @@ def build_backends(rows: Sequence[Measurement], demand: Demand | None) -> Backen
 
 def _backend(row: Measurement) -> str:
     return (row.label or "").rpartition(" ")[2]
+
+
+def _compute(row: Measurement) -> str:
+    """The kind of compute before the calls."""
+    words = (row.label or "").split()
+    behind = words[-2] if len(words) > 1 else ""
+    return behind.removeprefix(BEHIND) if behind.startswith(BEHIND) else LAYER
+
+
+def other_compute(rows: Sequence[Measurement], baseline: str | None) -> float | None:
+    """By which part of both times a gain differs between two kinds of compute, in 95 of 100 cases.
+
+    Gains of a call behind each kind of compute, as parts of both backends' times, have one
+    deviation over all sizes and backends. A gain measured behind one kind and a job's, behind
+    another, differ by the square root of 2 times as much.
+    """
+    times: dict[_SizeAndType, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    grouped: dict[tuple[_SizeAndType, str, str], list[Measurement]] = defaultdict(list)
+    for row in rows:
+        if row.size_bytes and row.datatype:
+            place = row.size_bytes, row.datatype.value
+            grouped[place, _backend(row), _compute(row)].append(row)
+    for (place, name, kind), found in grouped.items():
+        if all(row.usable for row in found):
+            samples = Samples({row.round: row.times_us for row in found})
+            times[place][name][kind] = samples.time_us
+    squares, freedom = 0.0, 0
+    for of_place in times.values():
+        base = of_place.get(baseline or "", {})
+        for name, other in of_place.items():
+            both = [kind for kind in base if kind in other]
+            if name == baseline or LAYER not in both or len(both) < 2:
+                continue
+            both_us = base[LAYER] + other[LAYER]
+            gains = [(base[kind] - other[kind]) / both_us for kind in both]
+            squares += sum((gain - fmean(gains)) ** 2 for gain in gains)
+            freedom += len(both) - 1
+    if not freedom:
+        return None
+    return t_quantile(0.5 + _CONFIDENCE / 2, freedom) * math.sqrt(2 * squares / freedom)
 
 
 def _samples(of_place: dict[str, list[Measurement]]) -> dict[str, Samples]:
@@ -233,8 +274,8 @@ def _with_gain(
             size = one.collective_class.size_bytes
             left_out.append(LeftOut(reason, one.calls, size, one.family))
     counted = {place: sum(one.calls for one in ones) for place, ones in calls.items()}
-    sizes = [_row_with_gain(row, counted, report.baseline) for row in report.rows]
-    step = _step_gain(demand, timed, calls, compared, report.baseline)
+    sizes = [_row_with_gain(row, counted, report) for row in report.rows]
+    step = _step_gain(demand, timed, calls, compared, report)
     return replace(report, rows=tuple(sizes), step=replace(step, left_out=tuple(left_out)))
 
 
@@ -262,7 +303,7 @@ def _time_ns(row: SizeRow, baseline: str | None) -> float:
 
 
 def _row_with_gain(
-    row: SizeRow, counted: dict[_SizeAndType, float], baseline: str | None
+    row: SizeRow, counted: dict[_SizeAndType, float], report: BackendsReport
 ) -> SizeRow:
     calls = counted.get((row.size_bytes, row.datatype))
     if calls is None:
@@ -270,15 +311,16 @@ def _row_with_gain(
     best = next((t for t in row.backends if t.backend == row.best and t.faster), None)
     if best is None or best.ratio is None:
         return replace(row, calls_per_step=calls, saved_ns=0.0, saved_low_ns=0.0, saved_high_ns=0.0)
-    before = calls * _time_ns(row, baseline)
-    other = _OTHER_COMPUTE * before * (1 + best.ratio)
+    before = calls * _time_ns(row, report.baseline)
+    part = report.other_compute
+    other = None if part is None else part * before * (1 + best.ratio)
     low, high = best.ratio_low, best.ratio_high
     return replace(
         row,
         calls_per_step=calls,
         saved_ns=before * (1 - best.ratio),
-        saved_low_ns=None if high is None else before * (1 - high) - other,
-        saved_high_ns=None if low is None else before * (1 - low) + other,
+        saved_low_ns=None if high is None or other is None else before * (1 - high) - other,
+        saved_high_ns=None if low is None or other is None else before * (1 - low) + other,
     )
 
 
@@ -287,9 +329,10 @@ def _step_gain(
     timed: dict[_SizeAndType, SizeRow],
     calls: dict[_SizeAndType, list[StepCalls]],
     compared: dict[tuple[_SizeAndType, str], Effect],
-    baseline: str | None,
+    report: BackendsReport,
 ) -> StepGain:
     """The sum over sizes; where a backend replaces the baseline, with its ratio."""
+    baseline = report.baseline
     base_ns, parts, before, after = 0.0, [], [], []
     for place, ones in calls.items():
         row = timed[place]
@@ -303,7 +346,9 @@ def _step_gain(
     saved = sum(before) - sum(after)
     # d ln(sum of after) = sum of (after / sum of after) times the error of each logarithm.
     half = weighted_total(parts, after).half_width(_CONFIDENCE) if parts else 0.0
-    other = _OTHER_COMPUTE * (sum(before) + sum(after))
+    part = report.other_compute if parts else 0.0
+    known = half is not None and part is not None
+    other = (part or 0.0) * (sum(before) + sum(after))
     kernels = [one for ones in calls.values() for one in ones]
     duration = sum(one.duration_ns for one in kernels)
     return StepGain(
@@ -312,8 +357,8 @@ def _step_gain(
         sum(one.calls for one in kernels),
         base_ns,
         saved,
-        None if half is None else sum(before) - sum(after) * math.exp(half) - other,
-        None if half is None else sum(before) - sum(after) * math.exp(-half) + other,
+        sum(before) - sum(after) * math.exp(half or 0.0) - other if known else None,
+        sum(before) - sum(after) * math.exp(-(half or 0.0)) + other if known else None,
         sum(one.exposed_ns for one in kernels) / duration if duration else None,
         (),
     )

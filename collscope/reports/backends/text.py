@@ -198,6 +198,17 @@ def _notes(found: BackendsReport) -> Iterator[str]:
         yield f"{backend}: {status}{where}: {why}."
     if found.step is not None:
         yield from _step_notes(found.step)
+        if found.other_compute is not None:
+            yield (
+                "The range of a gain has the intervals of the times, and"
+                f" {100 * found.other_compute:.1f} % of both backends' times: so much a gain"
+                " differs behind other compute, as measured."
+            )
+        elif found.step.saved_ns:
+            yield (
+                "The gain has no range: the calls were measured behind one kind of compute, so how"
+                " they differ behind that of the job is not known."
+            )
     if any(one.ratio_low is not None for row in found.rows for one in row.backends):
         few = found.launches < ENOUGH_ROUNDS
         basis = f", with {100 * LAUNCH_NOISE:.0f} % assumed between launches" if few else ""

@@ -53,6 +53,11 @@ def render_check(check: Check, fmt: str) -> str:
     raise UsageError(f"format '{fmt}': not known. Use one of {', '.join(CHECK_FORMATS)}.")
 
 
+def verdict_line(check: Check) -> str:
+    """The verdict in a line."""
+    return f"check: {check.verdict.value}: {why(check.decision)}"
+
+
 def _check_sections(check: Check) -> list[Section]:
     head = [
         why(check.decision),

@@ -9,7 +9,9 @@ from collscope.reports.rendering.layout import TEXT, Section, table
 from collscope.writing import one_line, to_json
 
 if TYPE_CHECKING:
-    from collscope.hang.records import Verdict, Who
+    from collections.abc import Sequence
+
+    from collscope.hang.records import Verdict, Waiting, Who
 
 _WHAT = {
     "host_never_called": "did not make the call (its host sleeps, waits, or skipped it)",
@@ -45,6 +47,7 @@ _RECORD = (
 )
 _NAMED = 8  # ranks
 _CANDIDATES = 16
+_REASONS = 5
 
 
 def render_hang(verdict: Verdict, fmt: str) -> str:
@@ -55,6 +58,11 @@ def render_hang(verdict: Verdict, fmt: str) -> str:
         return "".join(f"{one_line(f'{head}: {text}')}\n" for head, text in verdict_lines(verdict))
     rows = table([("what", TEXT), ("answer", TEXT)], verdict_lines(verdict))
     return to_readable(fmt, "collscope hang", [Section("", (rows,))])
+
+
+def verdict_line(verdict: Verdict) -> str:
+    """The verdict in a line."""
+    return ": ".join(("hang", *verdict_lines(verdict)[0]))
 
 
 def verdict_lines(verdict: Verdict) -> list[tuple[str, str]]:
@@ -74,22 +82,70 @@ def verdict_lines(verdict: Verdict) -> list[tuple[str, str]]:
         group = "" if verdict.group is None else f" of {kind}{verdict.group}"
         lines.append(("Call that hangs", f"{verdict.op}{number}{group}."))
     if verdict.frames:
-        lines.append(("Code, innermost first", f"{' < '.join(verdict.frames[:3])}."))
+        lines.append(_code(verdict))
     if verdict.last_completed is not None:
-        lines.append(("Last completed call", f"{verdict.last_completed}."))
+        lines.append(_last_completed(verdict))
     if verdict.waiting.ranks:
-        groups = ", ".join(verdict.waiting.groups[:3]) + _more(verdict.waiting.groups, 3)
-        several = "s" * (len(verdict.waiting.groups) > 1)
-        where = f", in group{several} {groups}" if groups else ""
-        lines.append(("Ranks that wait", f"{verdict.waiting.ranks:,}{where}."))
+        # Undecided: one of them may be the one that holds up the others.
+        head = "Ranks that wait" if verdict.decided else "Ranks in an open call"
+        lines.append((head, _waiting(verdict.waiting)))
     if verdict.certainty is not None:
         lines.append(("How sure", f"{verdict.certainty}."))
-    lines.append(("Why", " ".join(verdict.reasons[:3])))
+    lines.append(("Why", " ".join(verdict.reasons[:_REASONS])))
     if verdict.remarks:
         found = "; ".join(verdict.remarks[:2]) + _more(verdict.remarks, 2)
-        lines.append(("NCCL's diagnostics", f"{found}."))
+        lines.append(("Also reported", f"{found}."))
     lines.append(("What to do", ADVICE[verdict.what[0]] if verdict.decided else _RECORD))
     return lines
+
+
+def _code(verdict: Verdict) -> tuple[str, str]:
+    """Where the call was made, and by which rank."""
+    places = f"{' < '.join(verdict.frames[:3])} (innermost first)."
+    rank = verdict.frames_rank
+    if rank is None:
+        return "Code of the call", places
+    waits = ", which waits," if verdict.decided and rank in verdict.waiting.which else ""
+    return "Code", f"rank {rank}{waits} made the call in {places}"
+
+
+def _last_completed(verdict: Verdict) -> tuple[str, str]:
+    where = f" on rank {verdict.who[0].rank}" if verdict.who else ""
+    other_group = not (verdict.last_completed or "").endswith(f" of group {verdict.group}")
+    counted = " Each group counts its own calls." if other_group else ""
+    return "Last completed call", f"{verdict.last_completed}{where}.{counted}"
+
+
+def _waiting(waiting: Waiting) -> str:
+    groups = ", ".join(waiting.groups[:3]) + _more(waiting.groups, 3)
+    several = "s" * (len(waiting.groups) > 1)
+    calls = "their calls are" if waiting.ranks > 1 else "its call is"
+    where = f"; {calls} in group{several} {groups}" if groups else ""
+    if not waiting.which:
+        return f"{waiting.ranks:,}{where}."
+    total = f" ({waiting.ranks:,} ranks)" if waiting.ranks > 1 else ""
+    return f"{_ranges(waiting.which)}{total}{where}."
+
+
+def _ranges(ranks: Sequence[int]) -> str:
+    """Sorted ranks, those in a row as a range.
+
+    >>> _ranges([0, 2, 3, 4, 8, 9])
+    '0, 2 to 4, 8, 9'
+    """
+    rows: list[list[int]] = []
+    for rank in ranks:
+        if rows and rank == rows[-1][-1] + 1:
+            rows[-1].append(rank)
+        else:
+            rows.append([rank])
+    parts = [
+        part
+        for row in rows
+        for part in ([f"{row[0]} to {row[-1]}"] if len(row) > 2 else map(str, row))
+    ]
+    more = f" and {len(parts) - _NAMED} more ranges" if len(parts) > _NAMED else ""
+    return ", ".join(parts[:_NAMED]) + more
 
 
 def _named(verdict: Verdict) -> str:

@@ -16,7 +16,7 @@ import msgspec
 from matplotlib.figure import Figure as Whole
 
 from collscope.errors import InputError, UsageError
-from collscope.outputs import replaced, require_output
+from collscope.outputs import replaced, require_folder, require_output
 from collscope.reports.rendering.drawing import STYLE, Drawing, Sheet, labelled, picture_of
 from collscope.reports.rendering.page import CLICK, Figure
 from collscope.writing import visible
@@ -46,8 +46,7 @@ def check_plot(path: Path) -> None:
     """
     if path.suffix.lower() not in FORMATS:
         raise UsageError(f"--plot {path}: not .png, .svg or .pdf. Choose one of them.")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{path}: no such folder. Name another file with --plot.")
+    require_folder(path, "--plot")
     require_output(path, "--plot")
 
 

@@ -12,7 +12,7 @@ from typing import BinaryIO, cast
 import msgspec
 
 from collscope.errors import InputError, UsageError
-from collscope.outputs import replaced
+from collscope.outputs import binary_standard_output, replaced
 
 Event = dict[str, object]
 _LEVEL = 6  # of gzip
@@ -32,7 +32,7 @@ def write_trace(shown: Iterable[Event], output: Path) -> str:
     """
     try:
         if str(output) == "-":
-            _write_events(shown, sys.stdout.buffer)
+            _write_events(shown, binary_standard_output())
             sys.stdout.flush()
             return ""
         events = _write(shown, output)
@@ -40,7 +40,8 @@ def write_trace(shown: Iterable[Event], output: Path) -> str:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise InputError(f"{output}: {error.strerror}. Name another file with -o.") from error
+        where = "standard output" if str(output) == "-" else str(output)
+        raise InputError(f"{where}: {error.strerror}. Name another file with -o.") from error
 
 
 def _write(shown: Iterable[Event], output: Path) -> int:

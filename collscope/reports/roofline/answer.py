@@ -118,13 +118,18 @@ def fitted_system(db: Path, system: str, label: str, nnodes: int, path: Path) ->
 
 def text_of_fit(system: str, fitted: Fit, path: Path) -> str:
     """The TOML of a system with the curves of a fit, as `fitted_system`."""
-    found = load_system(system)
+    require_base(system)
+    return system_text(path.stem, load_system(system).title, system, fitted)
+
+
+def require_base(system: str) -> None:
+    """Raise InputError for a system that no other can be based on."""
+    load_system(system)
     if system.endswith((".toml", ".xml")) or "/" in system:
         raise InputError(
             f"{system}: a file cannot be the base of another. Name a system of collscope roofline "
             "--list, or add the [[measured]] tables to that file."
         )
-    return system_text(path.stem, found.title, system, fitted)
 
 
 def _operation(name: str) -> Op:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from collscope.reports.tolerances import MIN_WINDOWS
 
@@ -40,6 +41,9 @@ JOIN recordings USING (run, source_id) WHERE run = ? AND warm_up
 """
 
 
+_WALL_PERCENT = 101.0  # of the wall time: the clocks of its ends and of the calls differ
+
+
 class RecordedClassShare(msgspec.Struct, frozen=True):
     """Calls of one class on one communicator. Percentages are of the wall time of all ranks."""
 
@@ -58,12 +62,15 @@ class RecordedClassShare(msgspec.Struct, frozen=True):
 class RecordedShare(msgspec.Struct, frozen=True):
     """Part of the wall time, from the first call to the last one, in which collectives ran.
 
-    Calls of a rank that run at the same time count each. Where calls are sampled there is no upper
-    end: a call without a time may have waited for any time.
+    Calls of a rank that run at the same time count each, as long as the sum is below the wall time.
+    Where calls are sampled there is no upper end: a call without a time may have waited for any
+    time. Calls of one communicator run one after the other: where they sum to more than the wall
+    time, their times are wrong, and no percentage is known.
     """
 
     least_percent: float
-    percent: float | None  # estimate; exact where all calls have a time; None: too few windows
+    # estimate; exact where all calls have a time; None: too few windows, or above the wall time
+    percent: float | None
     ranks: int  # processes with GPU times
     wall_ns: int  # mean of the ranks, without the warm-up
     calls: int  # collectives; those without any time of their class are in `untimed_calls`
@@ -71,6 +78,10 @@ class RecordedShare(msgspec.Struct, frozen=True):
     untimed_calls: int  # of communicators and classes without any time: in no percentage
     callback_percent: float | None  # of the wall time: the recorder's callbacks; None: not known
     classes: tuple[RecordedClassShare, ...]  # most time first
+    # what calls sum to, in percent, where that is above the wall time: of one communicator, which
+    # cannot be; or of all, because communicators overlap
+    impossible_percent: float | None = None
+    overlapping_percent: float | None = None
 
 
 class _Window(NamedTuple):
@@ -99,7 +110,7 @@ def read_recorded_share(connection: sqlite3.Connection, run: str) -> RecordedSha
     ]
     timed = [row for row in rows if row.timed_calls]
     estimates = [row.percent for row in timed if row.percent is not None]
-    return RecordedShare(
+    found = RecordedShare(
         least_percent=sum(row.least_percent for row in rows),
         percent=sum(estimates) if len(estimates) == len(timed) else None,
         ranks=ranks,
@@ -110,6 +121,27 @@ def read_recorded_share(connection: sqlite3.Connection, run: str) -> RecordedSha
         callback_percent=100 * callbacks / wall if known == ranks else None,
         classes=tuple(sorted(rows, key=lambda row: -row.least_percent)),
     )
+    return within_wall(found)
+
+
+def within_wall(share: RecordedShare) -> RecordedShare:
+    """The share without percentages above the wall time, which no rank can spend in collectives."""
+    of_comm: dict[int, float] = defaultdict(float)
+    for row in share.classes:
+        of_comm[row.comm_id] += row.least_percent
+    most = max(of_comm.values(), default=0.0)
+    if most > _WALL_PERCENT:
+        classes = tuple(replace(row, least_percent=0.0, percent=None) for row in share.classes)
+        return replace(
+            share, least_percent=0.0, percent=None, classes=classes, impossible_percent=most
+        )
+    if share.least_percent > _WALL_PERCENT:
+        return replace(
+            share, least_percent=most, percent=None, overlapping_percent=share.least_percent
+        )
+    if share.percent is not None and share.percent > _WALL_PERCENT:
+        return replace(share, percent=None)
+    return share
 
 
 def _row(

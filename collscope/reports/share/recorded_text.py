@@ -14,6 +14,18 @@ _MOST_CLASSES = 20
 
 def recorded_sentences(share: RecordedShare) -> Iterable[str]:
     """Part of the wall time, what it rests on, and what it leaves out."""
+    if share.impossible_percent is not None:
+        yield (
+            f"The GPU times of one communicator's calls sum to {share.impossible_percent:.0f} % of"
+            " the wall time, although these calls run one after the other: the times are wrong, and"
+            " the share of collectives is not known."
+        )
+        return
+    if share.overlapping_percent is not None:
+        yield (
+            f"Calls of several communicators overlap: they sum to {share.overlapping_percent:.0f} %"
+            " of the wall time."
+        )
     yield (
         f"Collectives run for {percent_of_wall(share)} of the wall time "
         f"({count(share.ranks, 'rank')}, {share.wall_ns / 1e9:.3g} s each), "
@@ -24,6 +36,8 @@ def recorded_sentences(share: RecordedShare) -> Iterable[str]:
 
 def percent_of_wall(share: RecordedShare) -> str:
     """The share with what it is: exact, an estimate, or a lower bound."""
+    if share.impossible_percent is not None:
+        return "not known"
     if share.timed_calls + share.untimed_calls >= share.calls and share.percent is not None:
         return f"{'at least ' * bool(share.untimed_calls)}{share.percent:.1f} %"
     estimate = "" if share.percent is None else f", {share.percent:.1f} % estimated,"

@@ -47,7 +47,20 @@ def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
         f"Rank {rank.rank} arrives last in {rank.late_last} of {late_calls(rank)}. In "
         f"{rank.late_behind} of them it is late by {us_or_ms(rank.late_typical_ns / 2)} or "
         f"more (half of its typical lateness); it has {100 * rank.late_share:.0f} % of all "
-        f"lateness. {others} {us_or_ms(waited)} in total{part}."
+        f"lateness. {others} {us_or_ms(waited)} in total{part}.{_stop_of_another(rank, ranks)}"
+    )
+
+
+def _stop_of_another(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
+    """One lateness of another rank that is so large that it could hide a late one."""
+    everything = sum(one.late_total_ns for one in ranks)
+    others = [one for one in ranks if one.rank != rank.rank]
+    other = max(others, key=lambda one: one.late_max_ns, default=rank)
+    if not others or other.late_max_ns <= (1 - STRAGGLER_SHARE) * everything:
+        return ""
+    return (
+        f" Rank {other.rank} came {us_or_ms(other.late_max_ns)} late to one call, "
+        f"{100 * other.late_max_ns / everything:.0f} % of all lateness."
     )
 
 

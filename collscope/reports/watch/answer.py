@@ -12,6 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+import numpy as np
 
 from collscope.hang.judge import judge
 from collscope.hang.records import Counts, Evidence, RankEvidence, Verdict
@@ -21,6 +22,7 @@ from collscope.model import CollectiveClass, Op, bus_bandwidth
 from collscope.model.trace import RecordedCall, TraceCollective
 from collscope.parsers.recorders.own_recorder import GrowingProcess, NewRecords
 from collscope.roofline.workload import Workload
+from collscope.timeline.late import late_beside_stop
 from collscope.timeline.tolerances import (
     END_NOISE_NS,
     MIN_EVEN_SHARES,
@@ -268,7 +270,10 @@ class Watch:
         return None if isinstance(roof, str) else roof.busbw_gbps
 
     def _late(self) -> Iterable[WatchedRank]:
-        """Ranks that have three even shares of a communicator's lateness, or 75 % of it."""
+        """Ranks that have three even shares of a communicator's lateness, or 75 % of it.
+
+        One stop of another rank hides none.
+        """
         world = self._world_ranks()
         for group, calls in self._lateness.items():
             late: dict[int, list[int]] = defaultdict(list)
@@ -277,9 +282,13 @@ class Watch:
                     late[rank].append(lateness)
             everything = sum(map(sum, late.values()))
             even = MIN_EVEN_SHARES / (self._sizes.get(group) or MIN_EVEN_SHARES)
-            enough = min(STRAGGLER_SHARE, even) * everything
+            enough = min(STRAGGLER_SHARE, even)
             for rank, own in sorted(late.items(), key=lambda item: -sum(item[1])):
-                if len(own) >= MIN_LATE_CALLS and sum(own) >= enough:
+                others = [ns for other, them in late.items() if other != rank for ns in them]
+                if len(own) >= MIN_LATE_CALLS and (
+                    sum(own) >= enough * everything
+                    or late_beside_stop(np.array(own), np.array(others, dtype=np.int64), enough)
+                ):
                     yield WatchedRank(
                         group, rank, world.get((group, rank)), len(own), len(calls), median(own)
                     )

@@ -284,6 +284,29 @@ void overflow() {
     const auto cost = found.of(cost_record).back().as<CostBody>();
     CHECK(cost.dropped >= refused && cost.dropped <= refused + 1);  // the end of the communicator
     CHECK(found.of(call_record).size() + refused == calls);
+    // With the end of the communicator, each callback made a record or was counted as dropped.
+    CHECK(cost.callbacks + cost.dropped == calls + 1 && cost.callback_ns > 0);
+}
+
+// A text of the library may become another at the same address.
+void reused_text() {
+    level("calls");
+    int mask = 0;
+    CommV4 comm("ncclProfiler_v4", 1, 0, 2, &mask);
+    std::array<char, 128> text{};
+    const std::string shared(62, 'x');  // what is kept of a name
+    const std::vector<std::string> texts = {"AllReduce", "Broadcast", "AllReduce", shared + "a",
+                                            shared + "b"};
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+        std::strcpy(text.data(), texts[i].c_str());
+        comm.stop(comm.coll(nullptr, text.data(), 1, "ncclInt8", i, 1, nullptr, nullptr));
+    }
+    const Files found = after(comm);
+    const auto calls = found.of(call_record);
+    CHECK(!found.damaged && calls.size() == texts.size());
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+        CHECK(found.names()[calls[i].as<CallBody>().func] == texts[i].substr(0, 62));
+    }
 }
 
 // A bounded number of files; each can be read alone.
@@ -529,6 +552,7 @@ int main(int argc, char** argv) {
         {"out_of_order", out_of_order},
         {"threads", threads},
         {"overflow", overflow},
+        {"reused_text", reused_text},
         {"rotation", rotation},
         {"full_disk", full_disk},
         {"no_folder", no_folder},
