@@ -25,6 +25,7 @@ from collscope.match.observations import (
     TuningSetting,
     constant,
 )
+from collscope.match.run_rows import LoadedRows
 from collscope.model import Op
 from collscope.model.comm_handle import CommHandle
 
@@ -113,12 +114,19 @@ def _unpack(data: bytes, dtype: str, count: int) -> Ints:
     return np.frombuffer(_decompress(data), dtype=dtype, count=count)
 
 
-def decode(
-    data: bytes, handles: Sequence[CommHandle], names: Collection[str] = COLUMNS
-) -> Observations:
+def decode(data: bytes, handles: Sequence[CommHandle]) -> Observations:
     """Observations from their bytes and their handles.
 
-    names   of the columns that are wanted
+    raises  InputError when the bytes are not of this version
+    """
+    header, _ = _header(data)
+    rows = decode_rows(data, COLUMNS)
+    return Observations(handles, _signatures(header), *rows, _settings(header))
+
+
+def decode_rows(data: bytes, names: Collection[str]) -> LoadedRows:
+    """Some columns of observations from their bytes, and the settings of the rows.
+
     raises  InputError when the bytes are not of this version
     """
     header, at = _header(data)
@@ -126,17 +134,9 @@ def decode(
         arrays = _arrays(data, at, header, names)
     except (zstandard.ZstdError, ValueError, TypeError) as error:
         raise InputError(f"store: observations are damaged ({error}). Ingest again.") from error
-    return Observations(
-        handles,
-        _signatures(header),
-        _with_absent_columns(
-            {n: a for n, a in arrays.items() if not n.startswith("tuning.")},
-            names,
-            _rows(header),
-        ),
-        {n.removeprefix("tuning."): a for n, a in arrays.items() if n.startswith("tuning.")},
-        _settings(header),
-    )
+    columns = {n: a for n, a in arrays.items() if not n.startswith("tuning.")}
+    tuning = {n.removeprefix("tuning."): a for n, a in arrays.items() if n.startswith("tuning.")}
+    return LoadedRows(_with_absent_columns(columns, names, _rows(header)), tuning)
 
 
 def decode_head(data: bytes) -> tuple[list[Signature], list[TuningSetting], int]:

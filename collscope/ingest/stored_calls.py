@@ -11,12 +11,12 @@ import numpy as np
 from msgspec.structs import astuple, replace
 
 from collscope.ingest.lateness import lateness
-from collscope.ingest.observation_blob import decode, decode_head
+from collscope.ingest.observation_blob import decode_head, decode_rows
 from collscope.match.copies import Originals, find_originals
-from collscope.match.observations import Ints, Observations, TuningSetting
+from collscope.match.observations import Ints, TuningSetting
 from collscope.match.parts import join_parts
 from collscope.match.run import Matched
-from collscope.match.run_rows import Log, RunRows
+from collscope.match.run_rows import LoadedRows, Log, RunRows
 from collscope.model.comm_handle import CommHandle, Process
 from collscope.model.traced_kernel import TracedKernel
 from collscope.store.runs import clear_matching
@@ -71,9 +71,9 @@ def _log(connection: sqlite3.Connection, source: int, handles: Sequence[CommHand
     """One log of a run, with what reads its rows."""
     query = "SELECT columns FROM _segment WHERE source_id = ?"
 
-    def load(names: Collection[str]) -> Observations:
+    def load(names: Collection[str]) -> LoadedRows:
         ((blob,),) = connection.execute(query, (source,)).fetchall()
-        return decode(blob, handles, names)
+        return decode_rows(blob, names)
 
     ((blob,),) = connection.execute(query, (source,)).fetchall()
     return Log(handles, *decode_head(blob), load)

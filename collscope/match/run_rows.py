@@ -12,10 +12,10 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from collscope.match.observations import (
     COLUMNS,
@@ -34,6 +34,13 @@ _KEPT = 8  # the rows of logs that are kept for later are such a part of that
 _DTYPES = {**COLUMNS, "group": np.int64, "row": np.int64}
 
 
+class LoadedRows(NamedTuple):
+    """Some columns of a log, and the settings of its rows, as `Observations` has them."""
+
+    columns: dict[str, Ints]
+    tuning: dict[str, Ints]
+
+
 class Log(msgspec.Struct, frozen=True):
     """One log of a run, whose rows are read when they are needed."""
 
@@ -41,7 +48,7 @@ class Log(msgspec.Struct, frozen=True):
     signatures: Sequence[Signature]
     settings: Sequence[TuningSetting]
     rows: int
-    load: Callable[[Collection[str]], Observations]  # some of its columns, by name
+    load: Callable[[Collection[str]], LoadedRows]  # some of its columns, by name
 
 
 class RunRows:
@@ -214,10 +221,10 @@ class _Loaded:
     def __init__(self, logs: Sequence[Log], most_rows: int) -> None:
         self._logs = logs
         self._most_rows = most_rows
-        self._kept: OrderedDict[int, Observations] = OrderedDict()
+        self._kept: OrderedDict[int, LoadedRows] = OrderedDict()
         self._rows = 0
 
-    def columns(self, log: int, names: Collection[str]) -> Observations:
+    def columns(self, log: int, names: Collection[str]) -> LoadedRows:
         """At least these columns of a log, and the settings of its rows."""
         found = self._kept.pop(log, None)
         if found is None:
@@ -225,7 +232,7 @@ class _Loaded:
             self._rows += self._logs[log].rows
         elif lacking := set(names) - set(found.columns):
             columns = found.columns | self._logs[log].load(lacking).columns
-            found = replace(found, columns=columns)
+            found = LoadedRows(columns, found.tuning)
         self._kept[log] = found
         while self._rows > self._most_rows and len(self._kept) > 1:
             oldest, _ = self._kept.popitem(last=False)
