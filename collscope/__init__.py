@@ -44,8 +44,15 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - as any module's
     """The other exported names, imported when they are first used."""
     if name not in __all__:
-        raise AttributeError(f"module 'collscope' has no attribute '{name}'")
+        raise AttributeError(f"module 'collscope' has no attribute '{name}'{_of_store(name)}")
     from importlib import import_module  # noqa: PLC0415
 
     module = "errors" if name == "CollscopeError" else "library"
     return getattr(import_module(f"collscope.{module}"), name)
+
+
+def _of_store(name: str) -> str:
+    """The call to make where a name is a method of stores."""
+    if name.startswith("_") or not hasattr(__getattr__("Store"), name):
+        return ""
+    return f". Open a store: collscope.open('collscope.db').{name}(...)"

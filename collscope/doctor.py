@@ -31,6 +31,7 @@ from collscope.programs import (
     has_unseen_kernels,
     installed_recorder,
     installed_replayer,
+    kernel_fault,
     launchers,
     mpi_version,
     profiler_interface,
@@ -276,8 +277,9 @@ def recorder_support(library: str, version: str) -> str:
         return f"unknown whether {library} supports it: its version is unknown"
     if interface is None:
         return f"{library} {version} does not support it: needs 2.26 or later"
-    fault = KERNEL_FAULTS.get(version)
-    harm = f", level calls only: {fault}" if fault else ""
+    fault = kernel_fault(version)
+    which = "level calls only" if version in KERNEL_FAULTS else "by default at level calls"
+    harm = f", {which}: {fault}" if fault else ""
     unseen = " (its DDA kernels bypass it)" if has_unseen_kernels(library, version) else ""
     return f"{library} {version} supports it as v{interface}{unseen}{harm}"
 

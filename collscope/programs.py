@@ -14,12 +14,19 @@ from collscope.outputs import note_input
 
 REPLAYER = "collscope-replayer"
 RECORDER = "libcollscope-recorder.so"
-# Releases in which kernel events do harm; native/recorder/settings.cpp has the same.
+# Why kernel events are no default; native/recorder/settings.cpp has the same. In these releases
+# they do harm.
 KERNEL_FAULTS = {
     "2.27.7": "NCCL 2.27.7 writes out of bounds with kernel events (NVIDIA/nccl#2039)",
     "2.30.3": "NCCL 2.30.3 may crash with kernel events (NVIDIA/nccl#2112)",
     "2.31.2": "kernel events of NCCL 2.31.2 cost 4 to 13 % (NVIDIA/nccl#2355)",
 }
+# From here on the library counts calls with kernel events alone, and the GPU counts all calls.
+_TIMES_NEED_ALL_FROM = (2, 31)
+TIMES_NEED_ALL = (
+    "GPU times of NCCL 2.31 and later are of other calls once a call had no kernel events "
+    "(NVIDIA/nccl#2369)"
+)
 # Versions of the profiler interface and the first release of NCCL, and of RCCL, that has them
 # (native/recorder/plugin_api.h).
 _INTERFACES = ((7, (2, 31)), (6, (2, 29)), (5, (2, 28)), (4, (2, 27)), (3, (2, 26)))
@@ -91,6 +98,16 @@ def profiler_interface(library_version: str) -> int | None:
     """
     release = _release(library_version)
     return next((version for version, since in _INTERFACES if release >= since), None)
+
+
+def kernel_fault(library_version: str) -> str | None:
+    """Why kernel events of a release are no default of the recorder; None where they are.
+
+    >>> kernel_fault("2.30.7") is None, kernel_fault("2.32.3") == TIMES_NEED_ALL
+    (True, True)
+    """
+    later = _release(library_version) >= _TIMES_NEED_ALL_FROM
+    return KERNEL_FAULTS.get(library_version, TIMES_NEED_ALL if later else None)
 
 
 def has_unseen_kernels(library: str, library_version: str) -> bool:

@@ -86,6 +86,7 @@ def test_the_recorder_is_held_against_the_library(libraries: Path) -> None:
     [
         ("NCCL", "2.26.2", "supports it as v3"),
         ("NCCL", "2.27.7", "level calls only: NCCL 2.27.7 writes out of bounds"),
+        ("NCCL", "2.32.3", "as v7, by default at level calls: GPU times of NCCL 2.31 and later"),
         ("RCCL", "2.30.4", "its DDA kernels bypass it"),
         ("NCCL", "2.25.1", "does not support it: needs 2.26 or later"),
         ("NCCL", "?", "its version is unknown"),

@@ -998,7 +998,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--csv", required=True, type=Path)
     parser.add_argument("--round", type=int, default=0, help="Number of this launch.")
     parser.add_argument("--append", action="store_true", help="Add to the rows of other launches.")
-    parser.add_argument("--turns", type=int, default=15, help="Samples of each backend.")
+    parser.add_argument("--turns", type=int, default=7, help="Samples of each backend.")
     parser.add_argument("--timeout", type=float, default=120.0, help="Seconds of a step.")
     parser.add_argument("--label", default="backends")
     parser.add_argument("--multimem", action="store_true", help="NVLink multicast may be used.")

@@ -171,7 +171,7 @@ class _Commands(TyperGroup):
         except _WrongUse as error:
             from collscope.cli.hints import instead_of_command
 
-            if instead := instead_of_command(args[0]):
+            if instead := instead_of_command(args):
                 error.message = f"No such command '{one_line(args[0])}'. {instead}"
             raise
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any
 
 # Commands of other tools that have another name here.
@@ -14,13 +13,19 @@ _COMMANDS = {
     "help": "collscope --help, or collscope COMMAND --help",
     **dict.fromkeys(("add", "import", "insert", "load", "read"), "collscope ingest PATH"),
     **dict.fromkeys(("analyse", "analyze", "show", "stats", "summary", "view"), "collscope report"),
-    **dict.fromkeys(("list", "ls"), "collscope runs"),
+    **dict.fromkeys(("describe", "info", "inspect", "list", "ls"), "collscope runs"),
     **dict.fromkeys(("query", "tables", "views", "schema"), "collscope sql"),
     "diff": "collscope compare A B",
     "perfetto": "collscope export perfetto",
+    "open": "collscope export perfetto RUN -o trace.json --open",
+    **dict.fromkeys(
+        ("gui", "serve", "ui", "web"), "datasette STORE, or collscope mcp for an assistant"
+    ),
+    **dict.fromkeys(("profile", "run", "launch"), "collscope record -- COMMAND"),
+    **{kind: f"collscope ingest {kind} PATH" for kind in ("log", "trace", "csv", "table")},
+    "completion": "collscope --install-completion",
     "simulate": "collscope predict",
-    "delete": "collscope runs rm RUN",
-    "rm": "collscope runs rm RUN",
+    **dict.fromkeys(("delete", "drop", "remove", "rm"), "collscope runs rm RUN"),
 }
 _FORMATS = ("text", "md", "csv", "json", "jsonl", "html", "parquet", "junit", "github")
 _ROWS = ("-n", "--limit", "--rows", "--top")
@@ -28,15 +33,28 @@ _OUTPUTS = ("--html", "--csv", "--out")  # of commands without -o
 _OPTIONS = {
     **{f"--{name}": f"--format {name}" for name in _FORMATS},
     "--markdown": "--format md",
+    **dict.fromkeys(("-t", "--table"), "--format text"),
+    "--all": "--top 0",
     "--nl": "--format jsonl",
     "-f": "--format",
     "--output-format": "--format",
     "--out": "-o",
     "--output-file": "-o",
     **dict.fromkeys(_ROWS, "--top"),
+    "-d": "--db",
     "--database": "--db",
+    **dict.fromkeys(("-q", "--quiet"), "--brief"),
     "--store": "--db",
     "--name": "--run",
+}
+_ANYWHERE = {  # whatever the command
+    **dict.fromkeys(("-V", "--version"), "Run collscope --version"),
+    **dict.fromkeys(("-v", "--verbose"), "collscope --debug COMMAND shows tracebacks"),
+    **dict.fromkeys(("--color", "--colour", "--no-color"), "Output has no colours"),
+    **dict.fromkeys(
+        ("--check", "--exit-code", "--fail-on", "--fail-under"),
+        "Run collscope check BASELINE CURRENT: its exit code is the verdict",
+    ),
 }
 _NEAR = 0.7
 _SQLITE = b"SQLite format 3\0"  # sqlite.org/fileformat2.html, 1.3.1
@@ -57,8 +75,14 @@ def is_sqlite(path: str) -> bool:
         return False
 
 
-def instead_of_command(word: str) -> str | None:
-    """What to run instead of an unknown command; None where no command is similar."""
+def instead_of_command(words: Sequence[str]) -> str | None:
+    """What to run instead of an unknown command; None where no command is similar.
+
+    words  of the command line, the unknown command first
+    """
+    word = words[0]
+    if word == "help" and len(words) > 1:
+        return f"Run collscope {shlex.join(words[1:])} --help."
     if is_sqlite(word):
         return f"Run 'collscope report --db {shlex.quote(word)}'."
     if is_path(word):
@@ -100,6 +124,8 @@ def correct(error: Any, words: Sequence[str]) -> None:  # noqa: ANN401 - click's
     if name is None:
         if error.message.startswith("Got unexpected extra argument"):
             error.message += _instead_of_argument(error, words)
+        elif error.message.startswith("No such command") and error.ctx.parent is not None:
+            error.message += f" Commands: {', '.join(error.ctx.command.commands)}."
     elif (message := _instead_of_option(error, name)) is not None:
         error.message = message
         error.possibilities = None
@@ -126,14 +152,16 @@ def _instead(name: str, context: Any) -> str | None:  # noqa: ANN401 - click's c
         return "Write < FILE for a query in a file, or --format FORMAT"
     if of_sql and name in _ROWS:
         return "Write LIMIT in the query"
-    if name in ("--version", "-V"):
-        return "Run collscope --version"
+    if name in _ANYWHERE:
+        return _ANYWHERE[name]
     option = _option_for_output(context) if name in ("-o", "--output") else _OPTIONS.get(name)
     return None if option is None or not _has(context, option) else f"Write {option}"
 
 
 def _option_for_output(context: Any) -> str | None:  # noqa: ANN401 - click's context
     """The option that names the output of a command without -o; None where it has no such."""
+    if context is not None and any(word in context.command_path for word in (" ingest", " merge")):
+        return "--db"
     return next((option for option in _OUTPUTS if _has(context, option)), None)
 
 
@@ -147,9 +175,13 @@ def _instead_of_argument(error: Any, words: Sequence[str]) -> str:  # noqa: ANN4
         return f". Write --run {shlex.quote(run)}" if run in words else ""  # one word
     if error.ctx is not None and error.ctx.info_name == "sql":
         return ". Write the query as one argument, in quotes"
+    if error.ctx is not None and error.ctx.info_name == "report":
+        return ". It takes one run; collscope compare A B takes two"
     return ""
 
 
 def _is_near(given: str, option: str) -> bool:
     """Whether an option is spelled like what was given, apart from the hyphens of both."""
+    from difflib import get_close_matches
+
     return bool(get_close_matches(given.lstrip("-"), [option.lstrip("-")], cutoff=_NEAR))

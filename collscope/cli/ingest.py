@@ -15,14 +15,13 @@ import msgspec
 import typer
 from typer.core import TyperGroup
 
-from collscope.cli.hints import is_path
+from collscope.cli.hints import is_path, is_sqlite
 from collscope.cli.options import (
     DB_VARIABLE,
     DEFAULT_DB,
     RUN_VARIABLE,
     Db,
     MaxSize,
-    Paths,
     Quiet,
     Run,
     Strict,
@@ -32,11 +31,32 @@ from collscope.cli.options import (
 )
 from collscope.cli.progress import progress
 from collscope.cli.values import HELP
-from collscope.errors import UnreadableError, UsageError
+from collscope.errors import InputError, UnreadableError, UsageError
 from collscope.ingest.progress import Reading
 
 if TYPE_CHECKING:
     from collscope.ingest.result import Ingested
+
+
+def _no_stores(paths: list[str]) -> list[str]:
+    """Refuse a store in place of an input, as of tools that take the database first."""
+    from collscope.store.connection import is_store
+
+    for path in paths:
+        if is_sqlite(path) and is_store(Path(path)):
+            raise InputError(
+                f"{path}: a store, not an input. Write --db {shlex.quote(path)} to read files into"
+                " it; collscope merge joins stores."
+            )
+    return paths
+
+
+Paths = Annotated[
+    list[str],
+    typer.Argument(
+        help="Files, folders, archives, globs; - is standard input.", callback=_no_stores
+    ),
+]
 
 
 class _Kinds(TyperGroup):

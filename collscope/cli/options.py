@@ -101,10 +101,6 @@ Run = Annotated[
         callback=checked_label,
     ),
 ]
-Paths = Annotated[
-    list[str],
-    typer.Argument(help="Files, folders, archives, globs; - is standard input."),
-]
 MaxSize = Annotated[
     int | None,
     typer.Option(

@@ -79,7 +79,10 @@ def predict(
     format: FormatOption = None,
     output: Output = None,
 ) -> None:
-    """Simulate the step time of a traced run after a change."""
+    """Simulate the step time of a traced run after a change.
+
+    Without --with and --system, COLLSCOPE_SYSTEM names the machine.
+    """
     from collscope.reports.predict.answer import PredictionRequest, predict_run
     from collscope.reports.predict.text import render_prediction
 

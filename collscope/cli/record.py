@@ -36,6 +36,11 @@ _OTHER_PLUGIN = (
     "A process loads one profiler plugin: the job keeps its own, and its calls are logged. For "
     "both, run the job twice: once with that variable, once without."
 )
+_CALLS_ALONE = "Record with --level calls."
+_ALL_OR_NONE = (
+    "So levels sampled and all request them for all calls, which small calls notice "
+    "(docs/recorder.md). --level calls does not."
+)
 _DDA = (
     "its DDA kernels bypass profiler plugins, so calls and shares are lower bounds. The log is "
     "written too, unless --no-log is given. RCCL_DDA_ENABLE=0 turns these kernels off."
@@ -190,12 +195,19 @@ def _options(
 def _needs_log(level: str) -> bool:
     """Whether the library at hand keeps calls from the recorder; prints why, and its faults."""
     from collscope.doctor import collective_libraries
-    from collscope.programs import KERNEL_FAULTS, has_unseen_kernels, profiler_interface
+    from collscope.programs import (
+        KERNEL_FAULTS,
+        has_unseen_kernels,
+        kernel_fault,
+        profiler_interface,
+    )
 
     found = collective_libraries()
     for library, version in found:
-        if version in KERNEL_FAULTS and level != "calls":
-            print_stderr(f"collscope: {KERNEL_FAULTS[version]}. Record with --level calls.")
+        fault = kernel_fault(version)
+        if fault is not None and level not in ("off", "calls"):
+            advice = _CALLS_ALONE if version in KERNEL_FAULTS else _ALL_OR_NONE
+            print_stderr(f"collscope: {fault}. {advice}")
         if has_unseen_kernels(library, version):
             print_stderr(f"collscope: {library} {version}: {_DDA}")
     too_old = [

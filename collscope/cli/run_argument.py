@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from glob import has_magic
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -16,6 +15,7 @@ from collscope.cli.options import checked_label
 from collscope.cli.values import complete_run
 from collscope.errors import CollscopeError, InputError, UsageError
 
+_STORES = (".db", ".sqlite", ".sqlite3")  # endings of their usual names
 _Run = TypeVar("_Run", bound=str | None)
 
 RunArgument = Annotated[
@@ -36,16 +36,19 @@ def named_run(context: typer.Context, db: Path, name: str | None, run: _Run) -> 
     """
     found = _named_once(context, name, run)
     # os.path does not raise where a name is no possible path.
-    if found is not None and os.path.exists(found) and found not in _runs(db):  # noqa: PTH110
-        what = f"{_command(context)} {found}: a"
-        if is_sqlite(found):
-            raise UsageError(f"{what} file, not a run. Write --db {shlex.quote(found)}.")
-        kind = "folder" if os.path.isdir(found) else "file"  # noqa: PTH112
-        raise UsageError(
-            f"{what} {kind}, not a run. Read it first with"
-            f" 'collscope ingest {shlex.quote(found)} --run NAME', then name the run."
-        )
-    return found
+    exists = found is not None and os.path.exists(found)  # noqa: PTH110
+    if found is None or not (exists or found.endswith(_STORES)) or found in _runs(db):
+        return found
+    where = f"{_command(context)} {found}"
+    if not exists:
+        raise UsageError(f"{where}: no such run or file. Name a store with --db.")
+    if is_sqlite(found):
+        raise UsageError(f"{where}: a file, not a run. Write --db {shlex.quote(found)}.")
+    kind = "folder" if os.path.isdir(found) else "file"  # noqa: PTH112
+    raise UsageError(
+        f"{where}: a {kind}, not a run. Read it first with"
+        f" 'collscope ingest {shlex.quote(found)} --run NAME', then name the run."
+    )
 
 
 def paths_or_run(
@@ -55,6 +58,8 @@ def paths_or_run(
 
     raises  UsageError where --run names another run; InputError for what is no name of either
     """
+    from glob import has_magic
+
     given = tuple(paths or ())
     alone = given[0] if len(given) == 1 else None
     if not alone or is_path(alone) or has_magic(alone):

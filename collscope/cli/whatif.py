@@ -61,7 +61,7 @@ def fusion(
         typer.Option(
             "--run",
             autocompletion=complete_run,
-            help="Merge the AllReduce calls of this run. Default: main.",
+            help="Merge the AllReduce calls of this run. Default: COLLSCOPE_RUN, else main.",
             callback=checked_label,
         ),
     ] = None,

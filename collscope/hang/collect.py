@@ -77,6 +77,7 @@ class _Files:
             return
         try:
             with open_input(path) as file:
+                file.leave_unhashed()
                 self._take(path, file)
         except UnreadableError:
             self.others.append((path, True))

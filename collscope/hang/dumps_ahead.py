@@ -100,6 +100,7 @@ def packed_dump(path: str) -> bytes | None:
     """Read a file; None of one that is no dump; runs in a worker."""
     try:
         with open_input(path) as file:
+            file.leave_unhashed()
             head = file.head()
             is_text = b"\0" not in head and is_answer(head.decode("utf-8", errors="replace"))
             calls = None if is_text else read_dump(file)

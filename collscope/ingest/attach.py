@@ -11,7 +11,7 @@ import msgspec
 from collscope.errors import CollscopeError, InputError, RefusedError
 from collscope.outputs import write_file
 from collscope.parsers.recorders.own_recorder import GrowingProcess, GrowingRecording
-from collscope.programs import KERNEL_FAULTS
+from collscope.programs import kernel_fault
 
 # Bits of the library's mask (native/recorder/plugin_api.h): what the recorder itself asks for.
 CALL_EVENTS = 1 << 1 | 1 << 2 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 12
@@ -33,7 +33,7 @@ class Recorders(msgspec.Struct, frozen=True):
 
     processes: int
     levels: frozenset[str]  # at which they began
-    faults: tuple[str, ...]  # why kernel events of their libraries do harm
+    faults: tuple[str, ...]  # why kernel events of their libraries are no default
     amd: bool
 
     @property
@@ -60,14 +60,10 @@ def recorders_in(folder: Path) -> Recorders:
             "collscope doctor), COLLSCOPE_RECORDER_LEVEL=off and this folder as "
             "COLLSCOPE_RECORDER_DIR; a file appears ten seconds after the first communicator."
         )
-    faults = {KERNEL_FAULTS[p.library_version or ""] for p in known if _is_faulty(p)}
+    faults = {fault for p in known if (fault := kernel_fault(p.library_version or "")) is not None}
     levels = frozenset(p.level for p in known if p.level is not None)
     processes = len({(p.host, p.pid) for p in known})
     return Recorders(processes, levels, tuple(sorted(faults)), any(p.amd for p in known))
-
-
-def _is_faulty(process: GrowingProcess) -> bool:
-    return process.library_version in KERNEL_FAULTS
 
 
 def _first_record(path: Path) -> GrowingProcess | None:

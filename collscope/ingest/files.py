@@ -46,7 +46,8 @@ class Input:
     """One file, or standard input: its bytes decompressed, any number of times.
 
     What cannot be read twice is kept: the first 64 MiB in memory, more in a temporary file. The
-    bytes are hashed once, at the first reading. UTF-16 with a byte order mark comes as UTF-8.
+    bytes are hashed once, at the first reading, unless nobody asks for the hash. UTF-16 with a byte
+    order mark comes as UTF-8.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Input:
         self._head = b""
         self._head_ends = False  # the file ends with it
         self._first = b""  # chunk of the file itself: shows its kind before it is read
-        self._digest = hashlib.sha256()
+        self._digest: hashlib._Hash | None = hashlib.sha256()  # None: nobody asks for it
         self._read_bytes = 0  # of the file itself: hashed, and spooled where it must be
         self._end: int | None = None  # of the file itself, once it is reached
 
@@ -91,6 +92,10 @@ class Input:
             if kept is not None:
                 kept.close()
         self._held.close()
+
+    def leave_unhashed(self) -> None:
+        """Do not hash what is read; then nobody may ask for `sha256`."""
+        self._digest = None
 
     @property
     def name(self) -> str:
@@ -121,6 +126,7 @@ class Input:
 
         raises  UnreadableError
         """
+        assert self._digest is not None  # see `leave_unhashed`
         while self._end is None:
             self._block(self._read_bytes)
         return self._digest.hexdigest()
@@ -271,7 +277,8 @@ class Input:
             self._spool.write(block)
         if at == 0:
             self._first = block
-        self._digest.update(block)
+        if self._digest is not None:
+            self._digest.update(block)
         self._read_bytes += len(block)
         return block
 

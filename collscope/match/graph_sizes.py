@@ -47,10 +47,10 @@ class _Launch(NamedTuple):
 def sizes_of_logs(rows: Rows, calls: Calls, matched: Matched) -> GraphSizes:
     """Classes of the calls of graphs; `matched` holds the logged calls alone."""
     why: Counter[str] = Counter()
-    if not matched.comms:
+    nameless = np.array([_nameless(entry) for entry in rows.entries] + [False])
+    if not matched.comms or not nameless.any():
         return GraphSizes({}, why)
     of_row: dict[int, int] = {}
-    nameless = np.array([_nameless(entry) for entry in rows.entries] + [False])
     for trace, rank in enumerate(rows.ranks):
         logged, cut = _logged(matched, rank)
         if not len(logged):
@@ -126,10 +126,12 @@ def _launches(
     )
     kernels = kernels[np.lexsort((rows.start[kernels], rows.launch[kernels]))]
     library = np.array([_of_library(name) for name in rows.names] + [False])
+    _, place, held = np.unique(rows.launch[kernels], return_inverse=True, return_counts=True)
+    kernels = kernels[held[place] > 1]
     cuts = np.flatnonzero(np.diff(rows.launch[kernels])) + 1
-    for own in np.split(kernels, cuts):
+    for own in np.split(kernels, cuts) if len(kernels) else ():
         chosen = own[(rows.entry[own] >= 0) & library[rows.name[own]]]
-        if len(own) < 2 or not len(chosen) or not nameless[rows.entry[chosen]].all():
+        if not len(chosen) or not nameless[rows.entry[chosen]].all():
             continue
         if len(np.unique(rows.stream[own])) > 1:
             why[_STREAMS] += len(chosen)

@@ -315,7 +315,8 @@ void Recorder::apply_mask() {
     for (;;) {
         const Level level = level_.load(std::memory_order_relaxed);
         const int armed = armed_.load(std::memory_order_relaxed);
-        const bool kernels = level >= Level::all || (level == Level::sampled && armed > 0);
+        const bool kernels = level >= Level::all ||
+                             (level == Level::sampled && (armed > 0 || times_need_all(version)));
         const int wanted =
             base_mask(interface, level) | (kernels ? kernel_mask(interface, hip) : 0);
         if (__atomic_exchange_n(mask, wanted, __ATOMIC_RELAXED) != wanted) {

@@ -28,11 +28,15 @@ std::string fault_of(int version) {
         case 23102:
             return "kernel events of NCCL 2.31.2 cost 4 to 13 % (NVIDIA/nccl#2355)";
         default:
-            return "";
+            return times_need_all(version) ? "GPU times of NCCL 2.31 and later are of other calls "
+                                             "once a call had no kernel events (NVIDIA/nccl#2369)"
+                                           : "";
     }
 }
 
 }  // namespace
+
+bool times_need_all(int version) { return version >= 23100; }
 
 const char* name_of(Level level) { return names[static_cast<std::size_t>(level)]; }
 

@@ -26,6 +26,10 @@ struct Settings {
 // version  as ncclGetVersion; 0 not known
 Settings settings_of(int version);
 
+// Whether GPU times are those of their calls only where all calls of a communicator have kernel
+// events. From NCCL 2.31 on the library counts such calls alone, and the GPU counts all.
+bool times_need_all(int version);
+
 const char* name_of(Level level);
 
 // Level of a name, or `other` for another text.

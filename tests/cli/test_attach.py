@@ -26,7 +26,7 @@ from collscope.ingest.attach import (
     KERNEL_EVENTS_OF_RCCL,
     recorders_in,
 )
-from collscope.programs import KERNEL_FAULTS
+from collscope.programs import KERNEL_FAULTS, kernel_fault
 
 
 @pytest.fixture(autouse=True)
@@ -215,17 +215,24 @@ def test_masks_and_faults_are_those_of_the_recorder() -> None:
         "{}{:02}{:02}".format(*map(int, version.split("."))): why
         for version, why in KERNEL_FAULTS.items()
     }
+    later = re.search(r'times_need_all\(version\) \? "([^"]+)"\s+"([^"]+)"', settings)
+    assert later is not None
+    assert "".join(later.groups()) == kernel_fault("2.31.0") == kernel_fault("2.32.3")
+    assert "version >= 23100" in settings
 
 
-def test_beside_a_faulty_library_kernels_are_not_armed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("code", "version"), [(22707, "2.27.7"), (23203, "2.32.3")])
+def test_beside_a_faulty_library_kernels_are_not_armed(
+    tmp_path: Path, code: int, version: str
+) -> None:
     sample = next((ROOT / "samples/recorders").glob("*.collrec"))
     data = bytearray(sample.read_bytes())
     (tmp_path / sample.name).write_bytes(data)
     assert recorders_in(tmp_path).armed_level == "all"
     # The first record begins at 8, the library's version in it at 16 + 36 (format.h).
-    struct.pack_into("<I", data, 8 + 16 + 36, 22707)
+    struct.pack_into("<I", data, 8 + 16 + 36, code)
     (size,) = struct.unpack_from("<H", data, 8 + 4)
     struct.pack_into("<I", data, 8, zlib.crc32(data[8 + 4 : 8 + size]))
     (tmp_path / sample.name).write_bytes(data)
     found = recorders_in(tmp_path)
-    assert (found.armed_level, found.faults) == ("calls", (KERNEL_FAULTS["2.27.7"],))
+    assert (found.armed_level, found.faults) == ("calls", (kernel_fault(version),))

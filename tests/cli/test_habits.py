@@ -505,7 +505,8 @@ def test_a_query_that_is_no_text_is_wrong_use(traced: Path) -> None:
     ("command", "code", "hint"),
     [
         ("version", 2, "Run collscope --version."),
-        ("help report", 2, "collscope COMMAND --help"),
+        ("help report", 2, "Run collscope report --help."),
+        ("help", 2, "collscope COMMAND --help"),
         ("stats {db}", 2, "Run collscope report."),
         ("{db}", 2, "Run 'collscope report --db {db}'."),
         ("nosuch.log", 2, "Run 'collscope ingest nosuch.log'."),
@@ -544,8 +545,32 @@ def test_a_query_that_is_no_text_is_wrong_use(traced: Path) -> None:
         ("replay -o r.csv", 2, "No such option: -o. Write --csv"),
         ("merge nosuch.db --db new.db", 3, "nosuch.db: no such store. Check the path."),
         ("whatif fusion --label x --db absent.db", 3, "absent.db: no such store."),
-        ("ingest trace {db} --db absent.db", 3, "It is a store: name it with --db {db}."),
-        ("ingest {db} --db absent.db", 3, "It is a store: name it with --db {db}."),
+        ("ingest trace {db} --db absent.db", 3, "a store, not an input. Write --db {db} to read"),
+        ("ingest {db} x.log", 3, "a store, not an input. Write --db {db} to read files into it"),
+        ("ingest x.log -o x.db", 2, "No such option: -o. Write --db"),
+        (
+            "export chrome d -o x.json",
+            2,
+            "No such command 'chrome'. Commands: perfetto, inspector.",
+        ),
+        ("report d l --db {db}", 2, "(l). It takes one run; collscope compare A B takes two"),
+        ("report d --all", 2, "No such option: --all. Write --top 0"),
+        ("sql q -t", 2, "No such option: -t. Write --format text"),
+        (
+            "report nosuch.db --db {db}",
+            2,
+            "report nosuch.db: no such run or file. Name a store with --db.",
+        ),
+        ("report d -d {db}", 2, "No such option: -d. Write --db"),
+        ("report d -q", 2, "No such option: -q. Write --brief"),
+        ("compare d l --no-color", 2, "Output has no colours"),
+        ("-v report d", 2, "collscope --debug COMMAND shows tracebacks"),
+        ("report d --exit-code", 2, "Run collscope check BASELINE CURRENT: its exit code"),
+        ("compare d l --fail-under 5", 2, "Run collscope check BASELINE CURRENT"),
+        ("profile python x.py", 2, "Run collscope record -- COMMAND."),
+        ("trace x.json", 2, "Run collscope ingest trace PATH."),
+        ("drop d", 2, "Run collscope runs rm RUN."),
+        ("serve {db}", 2, "Run datasette STORE, or collscope mcp for an assistant."),
         ("runs list --db {db}", 2, "'collscope runs' alone lists the runs"),
     ],
 )
@@ -605,6 +630,16 @@ def test_ctrl_c_ends_a_query(timeout_s: float | None) -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert seen == []
+
+
+def test_the_variable_names_the_run_of_a_whatif(
+    traced: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fusion = ("whatif", "fusion", "--label", "x", "--db", traced)
+    monkeypatch.setenv("COLLSCOPE_RUN", "nosuch")
+    assert "no run 'nosuch' (runs: 'd', 'l', 'main')" in collscope(*fusion).err
+    assert "nosuch" not in collscope(*fusion, "--run", "d").err
+    assert "nosuch" not in collscope(*fusion, "d").err
 
 
 def test_only_options_that_are_spelled_alike_are_offered(traced: Path) -> None:
@@ -714,6 +749,13 @@ def test_help_of_rows_says_what_the_formats_change(traced: Path) -> None:
     assert program(*query, "csv").stdout == b"a\n'=1\n"
     assert program(*query, "jsonl").stdout == b'{"a":"=1"}\n'
     assert list(json.loads(program(*query, "json").stdout)) == ["schema", "columns", "rows"]
+
+
+def test_a_method_of_stores_is_named_where_the_module_is_asked() -> None:
+    with pytest.raises(AttributeError, match=r"collscope\.open\('collscope\.db'\)\.report"):
+        library.report  # noqa: B018 - the look-up is what fails
+    with pytest.raises(AttributeError, match=r"has no attribute 'nosuch'$"):
+        library.nosuch  # noqa: B018
 
 
 def test_a_shell_completes_what_is_exported() -> None:

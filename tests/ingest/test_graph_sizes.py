@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from command import collscope
+from inputs import ROOT
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 GATHER = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -126,3 +128,42 @@ def test_kernels_on_several_streams_have_no_order(tmp_path: Path) -> None:
     found, notes = sizes(tmp_path, 2 * CAPTURED, streams=(7, 20))
     assert ("AllReduce", None) in found
     assert "several streams" in notes
+
+
+RECORDED = ROOT / "tests" / "recordings" / "h100x2-sizes"
+
+
+@pytest.mark.parametrize(
+    ("job", "files", "known"),
+    [
+        ("nccl-b200", ["capture.*"], True),
+        ("nccl-b200", ["light.*", "nccl.*"], True),
+        ("nccl-b200", ["light.*"], False),
+        ("twoshot-b3", ["capture.*"], True),
+        ("twoshot-b3", ["light.*"], False),
+    ],
+)
+def test_kernels_of_recorded_graphs_have_their_sizes(
+    tmp_path: Path, job: str, files: list[str], known: bool
+) -> None:
+    """Jobs on two H100 that wrote down what each of six launches has: operation, type, bytes."""
+    lines = map(json.loads, (RECORDED / "truth.jsonl").read_text().splitlines())
+    (truth,) = [line for line in lines if line["job"] == job]
+    expected: Counter[tuple[str, str | None, int | None]] = Counter()
+    for graph in truth["launches"]:
+        for op, datatype, size in truth["graphs"][graph]:
+            expected[op, datatype if known else None, size if known else None] += 1
+    db = tmp_path / "job.db"
+    chosen = [path for pattern in files for path in sorted((RECORDED / job).glob(pattern))]
+    got = collscope("ingest", "auto", *chosen, "--db", db)
+    assert got.code == 0, got.err
+    query = """
+        SELECT c.op, lower(c.datatype), c.size_bytes, COUNT(*)
+        FROM kernels k JOIN calls c USING (run, call_id) WHERE k.rank = ? GROUP BY 1, 2, 3
+    """
+    with closing(sqlite3.connect(db)) as store:
+        for rank in (0, 1):
+            found: Counter[tuple[str, str | None, int | None]] = Counter()
+            for op, datatype, size, number in store.execute(query, (rank,)):
+                found[op, datatype if known else None, size] += number
+            assert found == expected

@@ -6,6 +6,7 @@ import struct
 import zlib
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import ROOT
@@ -39,7 +40,7 @@ def end_of(data: bytes) -> int:
     return next(place for place, _, kind in places(data) if kind == 12)
 
 
-def changed(data: bytes, place: int, form: str, value: int) -> bytes:
+def changed(data: bytes, place: int, form: str, value: int | bytes) -> bytes:
     """A file with another value in a record, whose check is right again."""
     start, size, _ = next(r for r in places(data) if r[0] <= place < r[0] + r[1])
     out = bytearray(data)
@@ -98,6 +99,36 @@ def test_stamps_of_other_kernels_are_no_times() -> None:
     for found in (one_channel, a_call_of_one_channel):
         assert {c.duration_ns for c in found.calls} == {None}
         assert codes(found) == {"foreign_stamps": 6}
+
+
+@pytest.mark.parametrize(("width", "datatype"), [(1, "Uint8"), (4, None)])
+def test_a_type_without_a_name_contradicts_nothing(width: int, datatype: str | None) -> None:
+    """NCCL's name of ncclUint8 is "Unknown", and it counts an AllGather in bytes."""
+    api = next(place for place, _, kind in places(FIRST) if kind == 5)
+    call = next(place for place, _, kind in places(FIRST) if kind == 6)
+    (count,) = struct.unpack_from("<Q", FIRST, call + 48)  # of four bytes each
+    unnamed = FIRST[call + 86]  # the algorithm's number as that of the type
+    data = changed(changed(FIRST, api + 69, "<B", unnamed), api + 40, "<Q", count * 4 // width)
+    first, before = parse(data, "x"), parse(FIRST, "x").calls[0]
+    assert codes(first) == {}
+    assert str(first.calls[0].collective.datatype or None) == str(datatype)
+    assert first.calls[0].collective.in_count == count * 4 // width
+    assert before.collective.in_count == count
+
+
+def test_stamps_behind_calls_without_kernel_events_are_no_times_from_2_31_on() -> None:
+    # The library's version in the first record, and its level: a text behind the host's (format.h).
+    level = FIRST.index(b"all\0", BEGIN)
+    later = changed(FIRST, BEGIN + 16 + 36, "<I", 23203)
+    kept = [c.duration_ns for c in parse(FIRST, "x").calls]
+    assert [c.duration_ns for c in parse(later, "x").calls] == kept  # kernel events of all calls
+    for data, is_right in ((FIRST, True), (later, False)):
+        without_events = changed(data, level, "<4s", b"off\0")
+        assert ([c.duration_ns for c in parse(without_events, "x").calls] == kept) == is_right
+        (switch,) = [place for place, _, kind in places(data) if kind == 11]
+        switched_off = changed(data, switch + 7, "<B", 0)
+        assert ([c.duration_ns for c in parse(switched_off, "x").calls] == kept) == is_right
+    assert codes(parse(switched_off, "x")) == {"foreign_stamps": 6}
 
 
 def test_a_kernel_that_began_before_its_call_is_another() -> None:

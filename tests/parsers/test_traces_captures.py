@@ -11,6 +11,7 @@ from readers import parse
 
 from collscope.model import Datatype, Op
 from collscope.model.trace import TraceFile
+from collscope.parsers.traces.launch_shapes import reduced_bytes
 
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 GATHER = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -53,14 +54,18 @@ def capture(at: float, calls: Sequence[Call]) -> Iterator[dict[str, Any]]:
 
 
 def launched(
-    at: float, names: Sequence[str], blocks: int = 24, streams: Sequence[int] = (7,)
+    at: float,
+    names: Sequence[str],
+    blocks: int = 24,
+    streams: Sequence[int] = (7,),
+    threads: int = 0,
 ) -> Iterator[dict[str, Any]]:
     """A launch of a graph, and its kernels."""
     number = 100_000 + int(at)
     yield event("cuda_runtime", "cudaGraphLaunch", at, 3, correlation=number)
     for place, name in enumerate(names):
         args = {"device": 0, "stream": streams[place % len(streams)], "correlation": number,
-                "grid": [blocks, 1, 1]}  # fmt: skip
+                "grid": [blocks, 1, 1], "block": [threads, 1, 1]}  # fmt: skip
         yield event("kernel", name, at + 10 * (place + 1), 5, **args)
 
 
@@ -159,3 +164,34 @@ def test_calls_that_share_a_launch_give_none() -> None:
     twin = {**record, "ts": record["ts"] + 0.5, "dur": 4}
     file = read(iter([*events, twin]), launched(500, KERNELS))
     assert counts(file) == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("blocks", "threads", "size", "inside"),
+    [
+        # PyTorch's own arithmetic: 16 bytes a thread, 512 threads a block, 32 threads a warp.
+        (3, 512, 3 * 512 * 16, True), (3, 512, 2 * 512 * 16 + 2, True),
+        (3, 512, 2 * 512 * 16, False), (3, 512, 3 * 512 * 16 + 2, False),
+        (1, 96, 64 * 16 + 2, True), (1, 96, 64 * 16, False), (1, 32, 2, True),
+        (24, 512, 1 << 30, True), (24, 512, 23 * 512 * 16, False),
+    ],
+)  # fmt: skip
+def test_a_launch_shape_gives_a_range(blocks: int, threads: int, size: int, inside: bool) -> None:
+    found = reduced_bytes(ONE_SHOT, blocks, threads)
+    assert found is not None
+    assert (found.least <= size and (found.most is None or size <= found.most)) is inside
+
+
+def test_two_shot_kernels_divide_by_the_ranks() -> None:
+    name = "void two_shot_all_reduce_kernel_inplace<c10::BFloat16, 16, 2>(int)"
+    # 32 x 8 192 bfloat16, as recorded on two H100.
+    assert reduced_bytes(name, 16, 1024) == (15 * 1024 * 32 + 2, 524288)
+    # Other ranks than 2, 4, 8 are not in the name; 512 threads in several blocks are not PyTorch's.
+    assert reduced_bytes(name.replace("2>", "-1>"), 16, 1024) is None
+    assert reduced_bytes(name, 16, 512) is None
+
+
+def test_the_notice_has_the_ranges() -> None:
+    file = read(launched(500, [GEMM, ONE_SHOT, ONE_SHOT], blocks=3, threads=512))
+    (note,) = [d for d in file.diagnostics if d.code == "sizes_of_launch_shape"]
+    assert "16,386 to 24,576 bytes (2 kernels)" in note.message

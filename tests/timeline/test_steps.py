@@ -227,6 +227,18 @@ def test_a_wait_in_every_step_is_no_pause() -> None:
     assert timeline.overlaps[0].idle_ns > 3 * 300 * EACH
 
 
+@pytest.mark.parametrize(("steps", "layers"), [(10, 24), (64, 32), (40, 2)])
+def test_decoding_without_graphs_has_steps_by_what_is_not_in_a_layer(
+    steps: int, layers: int
+) -> None:
+    """An engine's step begins with the embedding, and ends with the head and the sampling."""
+    layer = "norm qkv rope attention out reduce norm up silu down reduce "
+    step = "embed " + layers * layer + "norm head sample "
+    assert found_in(steps * step) == ("kernels", steps - 1, len(step.split()))
+    # A prompt of the same layers between them has other kernels, and the steps are not mixed.
+    assert found_in(4 * ("wait " * 300 + steps * step))[2] == len(step.split())
+
+
 def decoding(job: str) -> tuple[Steps, np.ndarray]:
     """Steps of a decode job on two H100, and how long each took, ms (tests/recordings)."""
     traces = []

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"COLLREC"
 _VERSION = 1
-_FILE, _NAME, _COMM, _API, _CALL, _KERNEL, _COST, _END = 1, 2, 3, 5, 6, 7, 10, 12
+_FILE, _NAME, _COMM, _API, _CALL, _KERNEL, _COST, _LEVEL, _END = 1, 2, 3, 5, 6, 7, 10, 11, 12
 
 # check, size, kind, small, ordinal, communicator
 _HEADER = struct.Struct("<IHBBII")
@@ -43,10 +43,11 @@ _CALL_BODY = struct.Struct("<8Qi6BHI")
 _SPAN = struct.Struct("<5Q")
 _COST_BODY = struct.Struct("<8Q")
 _ID = struct.Struct("<Q")
+_LEVEL_BODY = struct.Struct("<Q")
 # Where in a body numbers stand that name something: the process and its boot, the communicator, the
 # stream and the buffers.
 _NUMBERS = {_FILE: (24,), _COMM: (0,), _API: (32,), _CALL: (40, 48)}
-_LEAST = {_FILE: 48, _COMM: 32, _API: 56, _CALL: 80, _KERNEL: 40, _COST: 64}
+_LEAST = {_FILE: 48, _COMM: 32, _API: 56, _CALL: 80, _KERNEL: 40, _COST: 64, _LEVEL: 8}
 
 # Where a record may begin: the size of each kind with its header, of texts up to their limit.
 _BEGINS = re.compile(
@@ -56,6 +57,10 @@ _BEGINS = re.compile(
 )
 _POINT_TO_POINT, _CAPTURED = 1, 2
 _NO_SEQ = 2**64 - 1
+# From this release on stamps are of other calls once a call had no kernel events: the library
+# counts calls that have them, the GPU all (NVIDIA/nccl#2369; recorded with 2.32.3 on two H100).
+_TIMES_NEED_ALL_FROM = 23100
+_UNTIMED_LEVELS = ("off", "calls")
 # What two kernels of a communicator may overlap by where the second is launched early.
 _SETTLED_NS = 10_000
 # Calls that a growing recording holds: so many kernels wait on a stream before a launch blocks.
@@ -84,7 +89,8 @@ _FOREIGN_TEXT = (
     "GPU times were left out: on these communicators the library reported times of other kernels. "
     "They begin before their call, or while the previous call runs. NCCL 2.30 and 2.32 do this "
     "after a Broadcast, unless NCCL_ALLGATHERV_ENABLE=0 is set. NCCL 2.28 and 2.30 do this after "
-    "a rank's Send to itself."
+    "a rank's Send to itself. NCCL 2.31 and later do this once a call had no kernel events: record "
+    "with --level all or sampled from the start."
 )
 _UNLAUNCHED_TEXT = "Calls of the application that the library had not launched were left out."
 _NONE_TEXT = "The recording holds no collectives."
@@ -123,6 +129,7 @@ class _Comm(msgspec.Struct, frozen=True):
     group: str
     rank: int
     nranks: int | None
+    opened_ns: int
 
 
 class _Api(msgspec.Struct, frozen=True):
@@ -293,6 +300,7 @@ class _Reader:
         self._kernels: dict[int, dict[tuple[int, int], int]] = defaultdict(dict)
         self._clock = GpuClock()
         self._unsound: frozenset[int] = frozenset()
+        self._disarmed_ns = -1  # when kernel events ended last
         self._foreign = 0  # calls whose stamps are of other kernels
         self._first_lost: int | None = None
         self._next: int | None = None
@@ -310,9 +318,9 @@ class _Reader:
         elif record.kind == _NAME:
             self._names[record.small] = _texts(body)[0]
         elif record.kind == _COMM:
-            hash_, _, rank, nranks, _, _ = _COMM_BODY.unpack_from(body)
+            hash_, opened, rank, nranks, _, _ = _COMM_BODY.unpack_from(body)
             known = nranks if nranks > 0 else None
-            self._comms[record.comm] = _Comm(f"0x{hash_:x}", rank, known)
+            self._comms[record.comm] = _Comm(f"0x{hash_:x}", rank, known, opened)
         elif record.kind == _API:
             id_, group, at, count, _, _, root, func, datatype, _ = _API_BODY.unpack_from(body)
             self._apis[id_] = _Api(
@@ -327,8 +335,8 @@ class _Reader:
             self._take_span(record)
         elif record.kind == _COST:
             self._take_cost(body)
-        elif record.kind == _END:
-            self._end = record.small
+        else:
+            self._take_course(record)
 
     def recorded(self) -> RecordedCalls:
         """Everything read."""
@@ -385,6 +393,13 @@ class _Reader:
             name, real, monotonic, pid, segment, version, size, bool(hip), record.small, host,
             level, rank[:9],
         )  # fmt: skip
+
+    def _take_course(self, record: Record) -> None:
+        """What the process does from here on."""
+        if record.kind == _LEVEL and not record.small:
+            (self._disarmed_ns,) = _LEVEL_BODY.unpack_from(record.body)
+        elif record.kind == _END:
+            self._end = record.small
 
     def _take_span(self, record: Record) -> None:
         call, start, stop, _, host_stop = _SPAN.unpack_from(record.body)
@@ -453,7 +468,11 @@ class _Reader:
         elements = parse_int(count)
         if api is not None and api.func == name:
             # The library counts some operations in bytes, whatever the type of the call.
-            if _bytes(count, type_name) != _bytes(api.count, api.datatype):
+            size, wanted = _bytes(count, type_name), _bytes(api.count, api.datatype)
+            if wanted is None:
+                # NCCL has names for all types but one, of a byte.
+                elements, type_name = parse_int(api.count), "ncclUint8" if size == api.count else ""
+            elif size != wanted:
                 self.notes.add(Severity.DATA_LOSS, CODE, CONTRADICT_TEXT, None)
                 elements, type_name = None, ""
             else:
@@ -486,7 +505,7 @@ class _Reader:
 
         The kernels of one communicator follow each other; calls of a group share one.
         """
-        found: set[int] = set()
+        found = self._not_always_armed()
         ended: dict[int, tuple[int, int]] = {}  # of each communicator: group, last stop
         for record, fields in self._calls.values():
             spans = self._kernels.get(fields[0])
@@ -505,6 +524,14 @@ class _Reader:
                 found.add(record.comm)
             ended[record.comm] = group, max(last, stop) if together else last
         return frozenset(found)
+
+    def _not_always_armed(self) -> set[int]:
+        """Communicators with calls without kernel events, where the library then miscounts."""
+        process = self._process
+        if process is None or process.library_version < _TIMES_NEED_ALL_FROM:
+            return set()
+        never = process.level in _UNTIMED_LEVELS
+        return {n for n, comm in self._comms.items() if never or comm.opened_ns < self._disarmed_ns}
 
     @property
     def _tick(self) -> int:

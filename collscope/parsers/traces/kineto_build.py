@@ -23,6 +23,8 @@ from collscope.parsers.traces._table import RowTimes, columns
 from collscope.parsers.traces.engine_steps import EngineStep, of_one_kind
 from collscope.parsers.traces.kineto_captures import collectives_of_captures
 from collscope.parsers.traces.kineto_slices import LATEST_US
+from collscope.parsers.traces.launch_shapes import SizeRange, reduced_bytes
+from collscope.units import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 _TOGETHER = (Op.SEND, Op.RECV, Op.SEND_RECV, Op.UNKNOWN)  # several may launch one kernel
 _LARGEST_WORLD = 1 << 31
+_SHOWN_RANGES = 3
 _MOST_LISTED = 1 << 22  # ranks that the groups of one file list in all: 40 bytes each
 
 
@@ -143,6 +146,7 @@ class _Named(NamedTuple):
     others: int  # of other libraries
     captured: int  # launched by graphs, with the collective of their capture
     why: str  # those in graphs have no capture; "": the trace holds none
+    shapes: Counter[SizeRange]  # kernels by what their launch shape determines
 
 
 def _look_up(seen: Collector, thread: Ints, launch_us: Floats) -> _Named:
@@ -153,6 +157,7 @@ def _look_up(seen: Collector, thread: Ints, launch_us: Floats) -> _Named:
     """
     rows, host, alone, in_graphs, others = seen.rows, seen.host, 0, 0, 0
     captured, why = collectives_of_captures(seen, launch_us)
+    shapes: Counter[SizeRange] = Counter()
     for row, external in seen.unnamed:
         if row in captured:
             rows.collective[row] = captured[row]
@@ -177,11 +182,15 @@ def _look_up(seen: Collector, thread: Ints, launch_us: Floats) -> _Named:
         rows.collective[row] = seen.place_of(hint, partial(_named, hint))
         if hint is not None and hint.family in OTHER_LIBRARIES:
             others += 1
+            name = seen.names.values[rows.name[row]]
+            size = reduced_bytes(name, rows.blocks[row], seen.threads.get(row, 0))
+            if size is not None:
+                shapes[size] += 1
         elif rows.correlation[row] in host.graphs:
             in_graphs += 1
         else:
             alone += 1
-    return _Named(alone, in_graphs, others, len(captured), why)
+    return _Named(alone, in_graphs, others, len(captured), why, shapes)
 
 
 def _named(hint: KernelName | None, _known: kineto_calls.Known) -> kineto_calls.Described:
@@ -381,6 +390,15 @@ def _calls_without(seen: Collector) -> tuple[int, int]:
     return int(gone.sum()), recorded
 
 
+def _ranges(shapes: Counter[SizeRange]) -> str:
+    """The ranges of most kernels."""
+    texts = []
+    for (least, most), kernels in shapes.most_common(_SHOWN_RANGES):
+        size = f"{least:,} bytes or more" if most is None else f"{least:,} to {most:,} bytes"
+        texts.append(f"{size} ({count(kernels, 'kernel')})")
+    return ", ".join(texts)
+
+
 def _notes(seen: Collector, named: _Named) -> list[Diagnostic]:
     alone, in_graphs, others = named.alone, named.in_graphs, named.others
     found = []
@@ -403,7 +421,8 @@ def _notes(seen: Collector, named: _Named) -> list[Diagnostic]:
         message = (
             "Collective kernels launched by a CUDA or HIP graph are known by name only: PyTorch "
             "records no sizes and groups when a graph runs. NCCL's log has them where the graph "
-            "is captured: record it as well (collscope record)."
+            "is captured: record it as well (collscope record). So has a trace with CPU activities "
+            "that holds the capture."
         )
         message = f"{message} {named.why}".rstrip()
         found.append(Diagnostic(Severity.NOTICE, "graph_collectives", message, count=in_graphs))
@@ -415,6 +434,16 @@ def _notes(seen: Collector, named: _Named) -> list[Diagnostic]:
         )
         message = f"{message} {named.why}".rstrip()
         found.append(Diagnostic(Severity.NOTICE, "other_libraries", message, count=others))
+    if named.shapes:
+        message = (
+            "By the source of PyTorch's symmetric memory, the thread blocks of its kernels show how"
+            f" much they reduce: {_ranges(named.shapes)}."
+        )
+        found.append(
+            Diagnostic(
+                Severity.NOTICE, "sizes_of_launch_shape", message, count=named.shapes.total()
+            )
+        )
     if seen.unknown:
         message = "Unknown kernels with a name like a collective's: not counted as collectives."
         name, count = next(iter(seen.unknown)), sum(seen.unknown.values())

@@ -107,7 +107,7 @@ def from_both(kernel: Arguments, call: Arguments, known: Known) -> Described:
 
 @lru_cache(maxsize=1024)
 def blocks(grid: bytes) -> int:
-    """Thread blocks of a kernel's grid in its written form; -1 where it is no such list.
+    """Thread blocks of a kernel's grid, or threads of a block; -1 where it is no such list.
 
     >>> blocks(b"[24, 1, 1]")
     24

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collscope.kernel_names import MARKERS, KernelName, classify, looks_related
+from collscope.kernel_names import (
+    MARKERS,
+    OTHER_LIBRARIES,
+    KernelName,
+    classify,
+    looks_related,
+)
 from collscope.model import Op
 from collscope.model.trace import Kind
 from collscope.parsers._columns import Index
@@ -53,6 +59,7 @@ class Collector:
         self.described: dict[int, Arguments] = {}  # by place, of each kind that names a collective
         self.named: list[tuple[int, int]] = []  # row and External id of kernels that name one
         self.unnamed: list[tuple[int, int]] = []  # row and External id of kernels to look up
+        self.threads: dict[int, int] = {}  # of a block, by row of another library's collective
         self.launched_by: set[int] = set()  # External ids of the collectives' kernels
         self.unknown: dict[str, int] = {}  # names with "ccl" that no rule knows
         self.origin_us: int = 0  # to be added to all times
@@ -137,6 +144,8 @@ class Collector:
         row, hint, event = found
         args = event.args or NO_ARGUMENTS
         self.rows.blocks[row] = kineto_calls.blocks(bytes(args.grid))
+        if isinstance(hint, KernelName) and hint.family in OTHER_LIBRARIES:
+            self.threads[row] = kineto_calls.blocks(bytes(args.block))
         # The two are equal where kineto knew no operator: then it refers to none.
         external = -1 if args.external == args.correlation else small(args.external)
         self.launched_by.add(external)

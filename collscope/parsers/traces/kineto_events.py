@@ -42,6 +42,7 @@ class Arguments(msgspec.Struct, gc=False):
     types: msgspec.Raw = field(name="Input type", default=_NOTHING)
     event: int | None = field(name="wait_on_cuda_event_id", default=None)
     grid: msgspec.Raw = field(default=_NOTHING)
+    block: msgspec.Raw = field(default=_NOTHING)
 
 
 class Event(msgspec.Struct, gc=False):

@@ -141,7 +141,10 @@ class Host:
         self.launch_start.frombytes(calls["start_us"][launched].tobytes())
         self.launch_thread.frombytes(threads[calls["thread"]][launched].tobytes())
         for marks, begins in ((may_capture, True), (ends_capture, False)):
-            chosen = np.array([*map(marks, names), False])[calls["name"]]
+            marking = np.array([*map(marks, names), False])
+            if not marking.any():
+                continue
+            chosen = marking[calls["name"]]
             where = threads[calls["thread"]][chosen].tolist()
             times = calls["start_us"][chosen].tolist()
             self.capture_marks += [(*mark, begins) for mark in zip(where, times, strict=True)]

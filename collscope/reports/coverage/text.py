@@ -99,7 +99,10 @@ def coverage_section(report: Report) -> Iterable[str | Table]:
 
 NO_SIZES = "the sizes of the calls are not known"
 _LOG = "log with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL while tracing"
-_UNSEEN = "neither NCCL's or RCCL's log nor CPU activities show the sizes of other libraries' calls"
+_UNSEEN = (
+    "NCCL's and RCCL's logs lack the sizes of other libraries' calls; CPU activities have those of"
+    " PyTorch's symmetric memory alone"
+)
 
 
 def sizes_remedy(report: Report) -> str:
@@ -110,7 +113,9 @@ def sizes_remedy(report: Report) -> str:
         return f"get them from the job's own code ({_UNSEEN})"
     remedy = f"{_LOG}, or trace with ProfilerActivity.CPU and record_shapes=True"
     if "graph_collectives" in codes:
-        remedy = f"{_LOG}, starting before the graphs are captured"
+        remedy = (
+            f"{_LOG}, or trace with ProfilerActivity.CPU, starting before the graphs are captured"
+        )
     return remedy + f" ({_UNSEEN})" * bool(families & OTHER_LIBRARIES)
 
 

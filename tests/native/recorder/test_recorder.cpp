@@ -165,6 +165,47 @@ void sampled_windows() {
     CHECK(found.of(level_record).size() > 40);
 }
 
+#ifdef COLLSCOPE_LATER_LIBRARY
+// From NCCL 2.31 on times are right only where all calls have kernel events.
+void* open_later(int& mask) {
+    void* library = dlopen(COLLSCOPE_LATER_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    CHECK(library != nullptr);
+    const auto open = reinterpret_cast<int (*)(const ProfilerV7*, void**, int*)>(
+        dlsym(library, "open_communicator"));
+    void* context = nullptr;
+    CHECK(open(&exported<ProfilerV7>("ncclProfiler_v7"), &context, &mask) == 0);
+    return context;
+}
+
+void later_default() {
+    unsetenv("COLLSCOPE_RECORDER_LEVEL");
+    int mask = 0;
+    open_later(mask);
+    CHECK(mask != 0 && (mask & kernel_event) == 0);
+}
+
+void later_sampled() {
+    level("sampled");
+    int mask = 0;
+    void* first = open_later(mask);
+    constexpr int calls = 1000;
+    CommV7 comm("ncclProfiler_v7", 0x1234567, 0, 2, &mask);
+    for (std::uint64_t i = 0; i < calls; ++i) {
+        CHECK(comm.kernels());
+        comm.whole_call("AllReduce", i, i, 1, 5, 6);
+    }
+    comm.finalize();
+    CHECK((mask & kernel_event) != 0);
+    CHECK(exported<ProfilerV7>("ncclProfiler_v7").finalize(first) == success);
+    const Files found(folder);
+    const std::size_t timed = found.of(kernel_record).size();
+    CHECK(timed >= 32 && timed < calls / 2);  // what is written is a sample as always
+    for (const Record& record : found.of(level_record)) {
+        CHECK(record.header.small == 1);
+    }
+}
+#endif
+
 // Events of the library's threads in any order: ends without a beginning, beginnings whose end
 // never comes, ends twice, parents of another process, handles after the communicator's end.
 void out_of_order() {
@@ -549,6 +590,10 @@ int main(int argc, char** argv) {
         {"calls_only", calls_only},
         {"off", off},
         {"sampled_windows", sampled_windows},
+#ifdef COLLSCOPE_LATER_LIBRARY
+        {"later_default", later_default},
+        {"later_sampled", later_sampled},
+#endif
         {"out_of_order", out_of_order},
         {"threads", threads},
         {"overflow", overflow},
