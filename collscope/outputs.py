@@ -29,7 +29,7 @@ _PREFIX = ".collscope-"
 _PROCESSES = Path("/proc/self/ns/pid")  # names the space that process numbers are of
 
 _inputs: set[str] = set()  # files that this command reads, by their real paths
-_noted: set[str] = set()  # the same as they are named
+_noted: set[str] = set()  # the same, as the command has them
 _stores: set[str] = set()  # its stores
 _sources: set[str] = set()  # files that its stores name as their sources
 _outputs: dict[str, str] = {}  # the option that names an output, by its real path

@@ -13,7 +13,7 @@ from msgspec.structs import astuple, replace
 from collscope.ingest.lateness import lateness
 from collscope.ingest.observation_blob import decode_head, decode_rows
 from collscope.match.copies import Originals, find_originals
-from collscope.match.observations import Ints, TuningSetting
+from collscope.match.observations import Ints, TuningSetting, distinct
 from collscope.match.parts import join_parts
 from collscope.match.run import Matched
 from collscope.match.run_rows import LoadedRows, Log, RunRows
@@ -349,7 +349,7 @@ def _store_totals(
     # One integer per combination: sorting rows of a matrix is many times slower.
     shape = tuple(int(c.max()) + 2 for c in columns)
     combined = np.ravel_multi_index(tuple(c + 1 for c in columns), shape)
-    keys, inverse, counts = np.unique(combined, return_inverse=True, return_counts=True)
+    keys, inverse, counts = distinct(combined)
     found = np.stack(np.unravel_index(keys, shape), axis=1) - 1
     first = next_id(connection, "_call_total", "total_id")
     connection.executemany(

@@ -1,5 +1,5 @@
 // Calls by the text of their lines: a job calls on the same buffers again and again, and then its
-// lines differ in opCount alone. What such a text says is read once.
+// lines differ in opCount alone. Such a text is read once.
 #pragma once
 
 #include <cstdint>
