@@ -1,4 +1,4 @@
-"""Ctrl-C where a library calls Python and drops what that raises."""
+"""Ctrl-C where a library drops it, and where it would leave half of something."""
 
 from __future__ import annotations
 
@@ -42,3 +42,20 @@ def ctrl_c_kept() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, handler)
     if seen:
         raise KeyboardInterrupt
+
+
+@contextmanager
+def ctrl_c_deferred() -> Iterator[None]:
+    """Hold Ctrl-C back until the end, where it raises KeyboardInterrupt: for short work only."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield  # the process ends, or the exception is another thread's
+        return
+    seen: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: seen.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if seen:
+        handler(*seen[0])

@@ -125,6 +125,10 @@ class Store(msgspec.Struct, frozen=True):
 
     path: Path
 
+    def __post_init__(self) -> None:
+        """A path may be given as text."""
+        msgspec.structs.force_setattr(self, "path", Path(self.path))
+
     def __enter__(self) -> Store:
         """The store itself; nothing is open between two calls."""
         return self

@@ -236,7 +236,7 @@ def roofline(
         typer.Option(
             "--fit",
             autocompletion=complete_label,
-            help="Also fit a roof to the measurements of this label.",
+            help="Also fit a curve to the measurements of this label.",
             callback=checked_label,
         ),
     ] = None,

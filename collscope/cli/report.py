@@ -51,7 +51,8 @@ def report(
             "--system",
             envvar=SYSTEM_VARIABLE,
             autocompletion=complete_system,
-            help=f"Machine to compare with: {SYSTEM}; or 'fit': the measurements.",
+            help=f"Machine to compare with: {SYSTEM}; or 'fit': the measurements. Default: that of "
+            "the traced GPUs.",
         ),
     ] = None,
     label: Annotated[
@@ -84,6 +85,8 @@ def report(
     from collscope.reports.verdict.text import brief as verdict_alone
 
     places = targets(format, output, Format, summary=True)
+    if brief and any(place.format not in ("text", "md") for place in places):
+        raise UsageError("report: --brief is text or md. Leave it out, or choose one of these.")
     run = named_run(context, db, name, run)
     if plot is not None:
         from collscope.reports.rendering.plot import check_plot
@@ -107,7 +110,7 @@ def report(
             )  # fmt: skip
 
         def rendered(fmt: str) -> str:
-            if brief and fmt in ("text", "md"):
+            if brief:
                 return verdict_alone(run, built.verdict, built.step, fmt)
             return render(shown, fmt, extras, wide=wide)
 

@@ -20,6 +20,7 @@ from collscope.ingest.paths import STDIN, Expanded, expand, printable
 from collscope.ingest.progress import DEFAULT_READING, Reading
 from collscope.ingest.read import READERS, read_members
 from collscope.ingest.scan import ScansAhead
+from collscope.interrupts import ctrl_c_deferred
 from collscope.kernel_names import current_name_patterns
 from collscope.outputs import note_input
 from collscope.store.connection import (
@@ -28,6 +29,7 @@ from collscope.store.connection import (
     remove_empty,
     sqlite_errors_as_input_errors,
 )
+from collscope.store.runs import sizes_by_logs
 from collscope.units import count_of
 
 if TYPE_CHECKING:
@@ -42,11 +44,6 @@ if TYPE_CHECKING:
 _LOST_TEXT = (
     "workers that ended while they read a file: the file was read again, and nothing is missing"
 )
-# Logs hold the sizes of all the run's calls, even where its traces lack them.
-_SIZES_BY_LOGS = """
-SELECT EXISTS (SELECT 1 FROM sources WHERE run = :run AND kind = 'log')
-   AND NOT EXISTS (SELECT 1 FROM classes WHERE run = :run AND calls > 0 AND size_bytes IS NULL)
-"""
 
 
 def ingest_logs(
@@ -255,7 +252,7 @@ def _ingest_all(  # noqa: PLR0913, PLR0917 - what, where to, how
                 notices.append(
                     Diagnostic(Severity.NOTICE, "worker_lost", _LOST_TEXT, count=ahead.lost)
                 )
-            if connection.execute(_SIZES_BY_LOGS, {"run": run}).fetchone()[0]:
+            if sizes_by_logs(connection, run):
                 results = [_without(r, "no_collective_arguments") for r in results]
         except KeyboardInterrupt as error:
             read = count_of(done, len(files), "file")
@@ -329,12 +326,15 @@ def _store(db: Path) -> Iterator[sqlite3.Connection]:
     new = not db.exists()
     from collscope.ingest.match import match_due
 
-    connection = open_store(db)
+    connection: sqlite3.Connection | None = None
     try:
+        with ctrl_c_deferred():  # a store that is half made could not be removed
+            connection = open_store(db)
         with sqlite_errors_as_input_errors(db):
             match_due(connection, db)
             yield connection
     finally:
-        if new:
-            remove_empty(connection, db)
-        connection.close()
+        if connection is not None:
+            if new:
+                remove_empty(connection, db)
+            connection.close()

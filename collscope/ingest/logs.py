@@ -152,7 +152,7 @@ def _scan_diagnostics(scan: LogScan) -> list[Diagnostic]:
         ),
         (
             "unknown", "other_line", Severity.INFO,
-            "NCCL or RCCL lines that hold nothing collscope reads",
+            "NCCL or RCCL lines of forms that collscope does not know",
         ),
     ]  # fmt: skip
     counters = scan.counters

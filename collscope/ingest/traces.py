@@ -67,7 +67,10 @@ class _Parsed(msgspec.Struct, frozen=True):
         return (
             ("ranks", len(self.traces) if len(self.traces) > 1 else 0),
             ("kernels and copies", sum(len(t.columns) for t in self.traces)),
-            ("collectives", sum(int((t.columns.collective >= 0).sum()) for t in self.traces)),
+            (
+                "collective kernels",
+                sum(int((t.columns.collective >= 0).sum()) for t in self.traces),
+            ),
             ("recorded calls", calls),
         )
 

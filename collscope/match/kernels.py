@@ -69,7 +69,8 @@ def pair_kernels(
             Diagnostic(
                 Severity.NOTICE,
                 "kernel_end_without_start",
-                "KE lines without their KL: logging began later, or the line was lost",
+                "kernel-end lines (KE) without their kernel-start line (KL): logging began later, "
+                "or the line was lost",
                 line=orphans[0],
                 count=len(orphans),
             )
@@ -79,7 +80,8 @@ def pair_kernels(
             Diagnostic(
                 Severity.NOTICE,
                 "kernel_without_end",
-                "KL lines without their KE: the kernels have no duration",
+                "kernel-start lines (KL) without their kernel-end line (KE): the kernels have no "
+                "duration",
                 line=unclosed[0].line,
                 count=len(unclosed),
             )

@@ -316,14 +316,14 @@ class Roofs:
         measured_ns = roof.time_ns / value
         if roof.ceiling == REACHABLE and measured_ns >= roof.time_low_ns:
             return (
-                f"The time is within the range of the roof '{roof.name}' "
+                f"The time is within the range of '{roof.name}' "
                 f"({roof.time_low_ns / 1000:.4g} to {roof.time_high_ns / 1000:.4g} us): no further"
                 " saving is expected."
             )
         if roof.regime == "latency":
             return start + (
-                "Its latency is an estimate: other algorithms or releases, graphs, or overlapping"
-                " calls can be faster."
+                "Its latency at this size is an estimate: other algorithms or releases, graphs, or"
+                " overlapping calls can be faster."
             )
         shaped = self._shape(work)
         busbw = bus_bandwidth(
@@ -339,7 +339,7 @@ class Roofs:
         limit = shaped.limit
         if busbw <= limit.busbw_gbps:
             return (
-                f"{seen}below the limit of the fabric, {limit.busbw_gbps:.4g}: the library's "
+                f"{seen}below the limit of the links, {limit.busbw_gbps:.4g}: the library's "
                 "algorithms reach more here than on known machines of this kind."
             )
         if busbw <= limit.hard_gbps:

@@ -42,14 +42,20 @@ class SystemRoofs:
         if not nodes_known and work.nranks > 0:
             nodes = self._roofs.system.fewest_nodes(work.nranks)
             work = replace(work, nnodes=nodes)
-            notes = (Note("nodes_assumed", {"nodes": nodes}, f"we assume {count(nodes, 'node')}"),)
+            notes = (
+                Note(
+                    "nodes_assumed",
+                    {"nodes": nodes},
+                    f"assumed {count(nodes, 'node')}: no source shows the number",
+                ),
+            )
         try:
             ceilings = self._roofs.ceilings(work)
         except CollscopeError as error:
             return str(error)
         if ceilings is None:
             ranks = count(work.nranks, "rank")
-            return f"no roof for {work.op.value} of {work.size_bytes} B on {ranks}"
+            return f"nothing is known about {work.op.value} of {work.size_bytes} B on {ranks}"
         roof = ceilings.reachable
         if roof.floor_ns is None and roof.regime == "latency":
             system, size = self._roofs.system.name, format_size(work.size_bytes)

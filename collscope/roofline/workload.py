@@ -14,7 +14,7 @@ IMPOSSIBLE = "more than any schedule over these links reaches"
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """Request of a roof: the size-dependent part of a class.
+    """Request of a ceiling: the size-dependent part of a class.
 
     size_bytes  nccl-tests size S
     algorithm   the library's name where it is known: NVLS, CollNet and MSCCL have other ceilings
@@ -72,5 +72,5 @@ class RoofAt(msgspec.Struct, frozen=True):
 
 
 def not_applying(roof: str) -> str:
-    """How reasons begin why a time is below the range of the roof of this name."""
-    return f"The roof '{roof}' does not apply. "
+    """How reasons begin why a time is below the range of the ceiling of this name."""
+    return f"'{roof}' does not apply. "

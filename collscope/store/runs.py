@@ -82,3 +82,14 @@ def clear_matching(connection: sqlite3.Connection, run: int) -> None:
         connection.execute("DELETE FROM _comm WHERE run_id = ?", (run,))
     connection.execute("DELETE FROM _class WHERE run_id = ?", (run,))
     connection.execute("DELETE FROM _diagnostic WHERE run_id = ? AND source_id IS NULL", (run,))
+
+
+def sizes_by_logs(connection: sqlite3.Connection, run: str) -> bool:
+    """Whether logs hold the sizes of all the run's calls, even where its traces lack them."""
+    return bool(connection.execute(_SIZES_BY_LOGS, {"run": run}).fetchone()[0])
+
+
+_SIZES_BY_LOGS = """
+SELECT EXISTS (SELECT 1 FROM sources WHERE run = :run AND kind = 'log')
+   AND NOT EXISTS (SELECT 1 FROM classes WHERE run = :run AND calls > 0 AND size_bytes IS NULL)
+"""

@@ -146,7 +146,7 @@ CREATE VIEW classes AS SELECT
     w.wait_ns,                 -- sum over those calls and their ranks of waiting
     w.kernel_observations,     -- kernels behind the two sums: one per rank and call
     w.split_ns,                -- their summed duration
-    s.seen_calls,              -- calls with a kernel of known duration
+    s.seen_calls,              -- calls with a kernel of known duration, warm-up left out
     s.seen_kernels,            -- those kernels, warm-up left out
     s.kernel_ns                -- their summed duration: of one rank's trace, the time on that rank
 FROM _class l JOIN _run r USING (run_id)
@@ -162,7 +162,8 @@ LEFT JOIN (
     GROUP BY class_id
 ) w USING (class_id)
 LEFT JOIN (
-    SELECT k.class_id, COUNT(DISTINCT j.call_id) AS seen_calls, SUM(NOT COALESCE(t.warm_up, 0)) AS seen_kernels,
+    SELECT k.class_id, COUNT(DISTINCT CASE WHEN NOT COALESCE(t.warm_up, 0) THEN j.call_id END) AS seen_calls,
+           SUM(NOT COALESCE(t.warm_up, 0)) AS seen_kernels,
            CAST(TOTAL((e.end_ns - e.start_ns) * NOT COALESCE(t.warm_up, 0)) AS INTEGER) AS kernel_ns
     FROM _kernel_call j JOIN _kernel e USING (kernel_id) JOIN _call k USING (call_id)
     LEFT JOIN _call_time t USING (call_id)

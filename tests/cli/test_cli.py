@@ -351,8 +351,8 @@ def test_a_notice_of_several_files_names_the_first(samples: Path, tmp_path: Path
     second.write_text(text + "\n")
     both = collscope("ingest", "log", first, second, "--db", tmp_path / "t.db")
     assert (
-        f" kernel_without_end: KL lines without their KE: the kernels have no duration ({first}"
-        f" and 1 more)\n" in both.out
+        " kernel_without_end: kernel-start lines (KL) without their kernel-end line (KE): the"
+        f" kernels have no duration ({first} and 1 more)\n" in both.out
     )
     one = collscope("ingest", "log", first, "--db", tmp_path / "u.db")
     assert " no duration\n" in one.out

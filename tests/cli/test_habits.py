@@ -18,7 +18,9 @@ import pytest
 from command import collscope, on_terminal, rows
 
 import collscope as library
+from collscope.ingest import commands
 from collscope.store import near_names
+from collscope.store.connection import open_store
 from collscope.store.query import VIEWS, select
 
 
@@ -570,6 +572,8 @@ def test_a_query_that_is_no_text_is_wrong_use(traced: Path) -> None:
         ("profile python x.py", 2, "Run collscope record -- COMMAND."),
         ("trace x.json", 2, "Run collscope ingest trace PATH."),
         ("drop d", 2, "Run collscope runs rm RUN."),
+        ("report d --brief --format csv --db {db}", 2, "report: --brief is text or md."),
+        ("report d --brief -o r.html --db {db}", 2, "report: --brief is text or md."),
         ("serve {db}", 2, "Run datasette STORE, or collscope mcp for an assistant."),
         ("runs list --db {db}", 2, "'collscope runs' alone lists the runs"),
     ],
@@ -756,6 +760,31 @@ def test_a_method_of_stores_is_named_where_the_module_is_asked() -> None:
         library.report  # noqa: B018 - the look-up is what fails
     with pytest.raises(AttributeError, match=r"has no attribute 'nosuch'$"):
         library.nosuch  # noqa: B018
+
+
+def test_a_store_takes_its_path_as_text(traced: Path) -> None:
+    assert library.Store(str(traced)).runs() == ["d", "l", "main"]  # type: ignore[arg-type]
+
+
+def test_ctrl_c_while_a_store_is_made_leaves_none(
+    samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, made = tmp_path / "t.db", []
+
+    def interrupted(path: Path) -> sqlite3.Connection:
+        _thread.interrupt_main()
+        made.append(open_store(path))
+        return made[0]
+
+    monkeypatch.setattr(commands, "open_store", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            commands.ingest_auto([str(samples / "nccl/ddp/rank0.log")], db, "main")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(made) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_shell_completes_what_is_exported() -> None:

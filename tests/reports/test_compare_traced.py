@@ -324,10 +324,10 @@ def test_recordings_of_other_activities_are_no_like_for_like() -> None:
     full, light = steady("full"), replace(steady("light"), profiler="light")
     told = words_of(render_check(check_traced(full, light), "text"))
     assert (
-        "the profilers recorded different things (full: CPU and GPU activities, light: GPU "
+        "The profilers recorded different things (full: CPU and GPU activities, light: GPU "
         "activities), so their cost on the hosts differs too"
     ) in told
-    assert "the profilers recorded different things" not in words_of(
+    assert "The profilers recorded different things" not in words_of(
         render_check(check_traced(full, steady("other")), "text")
     )
 

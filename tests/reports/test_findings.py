@@ -208,7 +208,7 @@ def test_missing_calls_are_counted_per_rank() -> None:
         store.deviation(call, 1, "missing", source_id=source, line=40 + call)
     store.diagnostic("data_loss", "observation_missing", count=3)
     finding = _only(store, "missing_calls")
-    assert finding.title == ("3 lines of calls are not in the logs of all ranks that have a log")
+    assert finding.title == "ranks that have a log lack 3 entries of calls that their peers logged"
     assert "communicator 1 rank 1: 3" in finding.detail
     assert finding.evidence == (Evidence("a.log", 41, None),)
     assert _found(store, "data_loss") == []  # the same loss is not told twice
@@ -235,7 +235,8 @@ def test_a_class_without_a_count_is_named_by_what_is_known() -> None:
     for _ in range(2):
         store.kernel(call, source, transfer_ns=1000, wait_ns=9000)
     assert _only(store, "waiting_dominates").detail == (
-        "0.018 of 0.020 ms over all ranks, most of it in AllReduce, size not known, on 2 ranks."
+        "Of 20 us over all ranks, 18 us is waiting for the last rank, the largest part (18 us) in "
+        "AllReduce, size not known, on 2 ranks."
     )
 
 
@@ -249,7 +250,9 @@ def test_a_rank_that_lacks_all_calls_from_one_on_has_stopped() -> None:
     said = "its last call is number 6 (AllReduce of 1024 Float32) of 10"
     assert finding.title == f"rank 1 stopped: {said}"
     assert finding.evidence == (Evidence("a.log", None, None),)
-    assert "communicator 1 rank 1: 1;" in _only(store, "missing_calls").detail  # the one between
+    assert (
+        "Missing calls: communicator 1 rank 1: 1." in _only(store, "missing_calls").detail
+    )  # the one between
     silent = StoreBuilder()
     _, comm = silent.group()
     # Without a log, of a trace: it may end before others.
@@ -335,7 +338,7 @@ def test_waiting_dominates_when_it_is_more_than_half_of_the_kernel_time() -> Non
     store.kernel(uneven, source, transfer_ns=100, wait_ns=400)
     # 600 of 900
     finding = _only(store, "waiting_dominates")
-    assert finding.title == "66.7 % of the time in collective kernels is waiting"
+    assert finding.title == "waiting takes 66.7 % of the time in collective kernels"
 
 
 def test_warnings_of_the_library_come_before_error_returns() -> None:

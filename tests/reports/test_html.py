@@ -545,7 +545,10 @@ def test_drawings_and_facts_are_made_of_the_report(samples: Path, tmp_path: Path
     )
     drawing = classes_figure(report)
     assert drawing is not None
-    assert len(drawing.marks) == len([c for c in report.judgement.classes if c.busbw_gbps])
+    # 8 KiB has the first of its 3 calls left out, 1.4 % of the time and a hundredth of the others'
+    # rates: it lies outside of the axes.
+    inside = [c for c in report.judgement.classes if c.size_bytes != 8192]
+    assert drawing.marks.keys() == {f"class-{c.class_id}" for c in inside}
 
 
 def test_the_picture_of_classes_follows_those_with_the_time(samples: Path, tmp_path: Path) -> None:
@@ -599,7 +602,7 @@ def test_the_rows_shown_are_copied_as_csv(pages: dict[str, Path], browser: Brows
     copied = opened.page.evaluate("navigator.clipboard.readText()").splitlines()
     rows = [[cell.strip() for cell in row] for row in csv.reader(copied)]
     # the column of SQL, which some of these rows have, is no data
-    assert rows[0] == ["Perftools bin", "calls", "% calls", "total MB", "calls per operation"]
+    assert rows[0] == ["Perftools bin", "calls", "% calls", "total MiB", "calls per operation"]
     assert {len(row) for row in rows} == {5}
     shown = table.locator("tbody tr:not([hidden])")
     assert len(rows) == 1 + shown.count() < 1 + table.locator("tbody tr").count()

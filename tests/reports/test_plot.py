@@ -113,7 +113,7 @@ def test_histogram_holds_every_call(report: Report) -> None:
     calls, data = drawn(sizes_figure(report)).axes
     assert sum(bar.get_height() for bar in calls.patches) == report.header.calls
     assert sum(bar.get_height() for bar in data.patches) == pytest.approx(
-        report.header.total_bytes / 1e6
+        report.header.total_bytes / 2**20
     )
 
 

@@ -132,12 +132,13 @@ def test_the_guide_from_its_files(samples: Path, tmp_path: Path) -> None:
     text = collscope(*asked).out
     assert "290.9" in text
     assert "87.0" in text
-    assert "3.9 % faster (1.9 to 4.9 %)" in text
+    # 3.9 % faster (1.9 to 4.9 %): 3.9 / 103.9, 1.9 / 101.9, 4.9 / 104.9
+    assert "3.8 % shorter (1.9 to 4.7 %)" in text
     # 512 MiB x 1.75 in 2993 and 2724 us
-    assert "range of reachable, GB/s: class 1 313.9 to 345" in text
-    assert "16.5 to 18.0 of 18.8 % of GPU time in 1 collective kernel is waiting" in text
+    assert "Range of reachable, GB/s: class 1: 313.9 to 345" in text
+    assert "1 collective kernel takes 18.8 % of GPU time; 16.5 to 18.0 points of it" in text
     # kernels of every class stand in the log: no class takes the time of its ceiling
-    assert "counts with its roof time" not in " ".join(text.split())
+    assert "counts with its reachable time" not in " ".join(text.split())
     assert [row["code"] for row in document["findings"]].count("skew_dominated") == 1
     # A fit of 512 MiB says nothing of 16 MiB, and MSCCL's kernels serve no more.
     fitted = json.loads(collscope(*asked[:-1], "fit", "--format", "json").out)
@@ -514,8 +515,8 @@ def test_faster_than_the_roof_gains_nothing_and_is_explained() -> None:
     report = store.report(system="mi300x")
     row = report.judgement.classes[0]
     assert row.efficiency == pytest.approx(ROOF_US / time_us)
-    assert "below the limit of the fabric, 448" in (row.why or "")
-    assert "1 class is faster than the roof 'mi300x reachable', up to 119 %" in {
+    assert "below the limit of the links, 448" in (row.why or "")
+    assert "1 class is faster than the range of 'mi300x reachable': 119 % of it" in {
         finding.title for finding in report.findings
     }
     (uplift,) = report.judgement.uplifts
@@ -795,7 +796,7 @@ def test_the_roof_of_all_rows_stands_below_the_table() -> None:
     said = render(store.report(system="mi300x"), "text")
     assert "ReduceScatter x8" in said
     assert "~" not in said.partition("Efficiency and gain")[2].partition("Message sizes")[0]
-    assert said.count("ceiling: mi300x reachable.") == 1
+    assert said.count("Reachable speeds: those of system mi300x, as given by --system.") == 1
 
 
 def test_unknown_systems_and_nothing_to_fit_are_errors() -> None:
@@ -813,7 +814,8 @@ def test_a_communicator_too_large_for_the_system_has_no_roof() -> None:
     assert (row.roof, row.efficiency) == (None, None)
     assert row.why
     assert any(
-        "Without a roof" in note for note in texts(store.report(system="mi300x").judgement.notes)
+        "No reachable speed" in note
+        for note in texts(store.report(system="mi300x").judgement.notes)
     )
 
 
@@ -825,7 +827,7 @@ def test_nodes_that_are_not_known_are_the_fewest_that_hold_the_ranks() -> None:
     # 721.8 GB/s of NVLink; the 72 NICs of a domain carry more
     assert row.roof is not None
     assert row.roof.busbw_gbps == pytest.approx(721.8, rel=0.03)
-    assert "we assume 36 nodes" in texts(row.roof.assumptions)
+    assert "assumed 36 nodes: no source shows the number" in texts(row.roof.assumptions)
 
 
 def test_figures_of_frontier_beside_its_tables(samples: Path, tmp_path: Path) -> None:
@@ -926,7 +928,7 @@ def test_measurements_alone_answer_in_the_first_lines() -> None:
         f"AllGather {where} 167.1 GB/s at 1 GiB, {best} at 25.0 %."
     )
     assert said[4:] == [
-        "Bus bandwidth of label replay; ceiling: mi300x reachable.",
+        "Bus bandwidth of label replay; reachable: mi300x reachable.",
         (
             "This run has no calls and no profile, so neither the share of GPU time nor the gain "
             "of a job is known."
@@ -941,7 +943,7 @@ def test_measurements_alone_answer_in_the_first_lines() -> None:
     ]  # fmt: skip
     without = render(store.report(), "text")
     assert "AllReduce on 8 ranks of 1 node reaches 167.6 GB/s at 1 GiB.\n" in without
-    assert "no ceiling to compare with (--system NAME" in without
+    assert "reachable speed not known (report --system NAME" in without
     # what cannot be is no achievement, and why is said once
     _measured(store, 0.6 * ROOF_US)
     _measured(store, 0.61 * ROOF_US, in_place=None)
@@ -951,8 +953,8 @@ def test_measurements_alone_answer_in_the_first_lines() -> None:
         "166.7 % of reachable speed and more than any schedule over these links reaches;" in first
     )
     (told,) = (f.detail for f in fast.findings if f.code == "roof_does_not_apply")
-    assert told.startswith("558.7 GB/s is more than")
-    assert "does not apply" not in told
+    assert told.startswith("class 7 (AllReduce of 1 GiB)")
+    assert " ".join(render(fast, "text").split()).count("558.7 GB/s is more than") == 1
     # a run with calls begins with its job
     log = store.source()
     store.calls(store.comm([store.process(log)]), store.collective(), 1)
@@ -981,6 +983,7 @@ def test_empty_judgement_of_an_empty_run() -> None:
         label=None,
         labels=(),
         roof="mi300x reachable",
+        named=True,
         classes=(),
         classes_total=0,
         kernels=(),

@@ -413,8 +413,8 @@ def _notes(seen: Collector, named: _Named) -> list[Diagnostic]:
         found.append(Diagnostic(Severity.DATA_LOSS, "untimed_activity", message, count=seen.bad))
     if alone:
         message = (
-            f"Collective kernels are known by name only: the operation is a hint, sizes and groups"
-            f" are not known. {_why_unnamed(seen)}"
+            "Collective kernels are known by name only: the traces alone do not show their sizes "
+            f"and groups. {_why_unnamed(seen)}"
         )
         found.append(Diagnostic(Severity.NOTICE, "no_collective_arguments", message, count=alone))
     if in_graphs:

@@ -42,7 +42,8 @@ class ClassRow(msgspec.Struct, frozen=True):
     transfer_ns: float | None
     wait_ns: float | None  # mean per call and rank: kernel minus transfer
     split_ns: int | None  # summed duration of those kernels
-    seen_calls: int | None  # calls with a kernel of known duration, even on one rank only
+    # calls with a kernel of known duration, even on one rank only, warm-up left out
+    seen_calls: int | None
     seen_kernels: int | None  # those kernels, warm-up left out
     kernel_ns: int | None  # their summed duration
 

@@ -64,8 +64,8 @@ def missing_calls(report: Report) -> Iterable[Finding]:
     )
     more = f"; and {len(rows) - MOST_EVIDENCE} more" if len(rows) > MOST_EVIDENCE else ""
     title = (
-        f"{count(lines, 'line of a call', 'lines of calls')} {are(lines)} not in the logs "
-        "of all ranks that have a log"
+        f"ranks that have a log lack {count(lines, 'entry', 'entries')} of calls that their peers "
+        "logged"
     )
     advice = (
         "Lines were lost (shared stdout, full disk), a rank stopped, or other logs hold "
@@ -82,8 +82,7 @@ def missing_calls(report: Report) -> Iterable[Finding]:
         severity="warning",
         code="missing_calls",
         title=title,
-        detail=f"Fewer calls per rank: {named}{more}; the run has"
-        f" {count(report.header.calls, 'call')}.",
+        detail=f"Missing calls: {named}{more}.",
         advice=advice,
         evidence=_lines(rows),
     )

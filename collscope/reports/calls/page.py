@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from collscope.reports.calls.answer import MIB
 from collscope.reports.rendering.drawing import (
     PLAIN,
     Sheet,
@@ -47,9 +48,9 @@ def sizes_figure(report: Report) -> Figure | None:
             base += calls
             for n, bar in enumerate(bars):
                 bar.set_gid(f"size-{n}-{op}")
-        bottom.bar(range(len(bins)), [b.total_bytes / 1e6 for b in bins], 0.7, color="#888888")
+        bottom.bar(range(len(bins)), [b.total_bytes / MIB for b in bins], 0.7, color="#888888")
         top.set_ylabel("calls")
-        bottom.set_ylabel("MB of all calls")
+        bottom.set_ylabel("MiB of all calls")
         bottom.set_xticks(range(len(bins)), names, rotation=45 if turned else 0)
         bottom.set_xlabel("message size, from")
         for axis in (top, bottom):
@@ -58,13 +59,13 @@ def sizes_figure(report: Report) -> Figure | None:
         return drawing
 
     found = table(
-        [("from", TEXT), ("calls", NUMBER), ("total MB", NUMBER), ("calls per operation", TEXT)],
-        ((n, b.calls, b.total_bytes / 1e6, ", ".join(f"{o.op} {o.calls}" for o in b.ops))
+        [("from", TEXT), ("calls", NUMBER), ("total MiB", NUMBER), ("calls per operation", TEXT)],
+        ((n, b.calls, b.total_bytes / MIB, ", ".join(f"{o.op} {o.calls}" for o in b.ops))
          for n, b in zip(names, bins, strict=True)),
     )  # fmt: skip
     marks = {
         f"size-{n}-{o.op}": f"from {names[n]}\n{o.op}: {count(o.calls, 'call')} of {b.calls}\n"
-        f"{b.total_bytes / 1e6:.4g} MB of all"
+        f"{b.total_bytes / MIB:.4g} MiB of all"
         for n, b in enumerate(bins) for o in b.ops
     }  # fmt: skip
     return Figure(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from collscope.reports.calls.answer import Bin, ClassRow, CommunicatorRow, Histogram, OpCalls
+from collscope.reports.calls.answer import MIB, Bin, ClassRow, CommunicatorRow, Histogram, OpCalls
 from collscope.reports.rendering.layout import (
     BAR,
     NUMBER,
+    PROSE,
     TEXT,
     WORD,
     Table,
@@ -32,8 +33,10 @@ def classes(report: Report) -> Iterable[str | Table]:
     if any(row.kernel_ns for row in report.classes):
         yield _time_table(report.classes)
         yield (
-            "calls timed: those with kernel times. transfer us: mean over calls. wait us: mean "
-            "over kernels. kernels ms: sum over ranks."
+            "calls timed: those with a kernel of known time. split: of these, those whose kernels "
+            "separate waiting and transfer. transfer us: mean over the split calls. wait us: mean "
+            "over their kernels. kernels ms: sum over all timed calls and ranks. % waiting: of the "
+            "split kernels."
         )
     columns = [
         ("class", NUMBER),
@@ -45,7 +48,7 @@ def classes(report: Report) -> Iterable[str | Table]:
         ("ranks", NUMBER),
         ("nodes", NUMBER),
         ("calls", NUMBER),
-        ("total MB", NUMBER),
+        ("total MiB", NUMBER),
         ("% bytes", NUMBER),
         ("algorithm", TEXT),
     ]
@@ -55,9 +58,9 @@ def classes(report: Report) -> Iterable[str | Table]:
         (origin("calls", class_id=row.class_id) for row in report.classes),
     )
     yield (
-        "op rN: root N. size B: nccl-tests size of one call. place: in or out. MB = 1e6 "
-        "bytes. % bytes: share of the bytes of all calls. algorithm/protocol/channels: the "
-        "most common choice in calls with a TUNING line."
+        "op rN: root N. size B: nccl-tests size of one call. place: in or out. "
+        "% bytes: share of the bytes of all calls. algorithm: with "
+        "protocol and channels, the most common choice in calls with a TUNING line."
     )
     if report.header.classes > len(report.classes):
         more = report.header.classes - len(report.classes)
@@ -76,7 +79,7 @@ def _class_cells(row: ClassRow) -> tuple[object, ...]:
         row.nranks,
         row.nnodes,
         row.calls,
-        scaled(row.total_bytes, 1e6),
+        scaled(row.total_bytes, MIB),
         percent(row.share_of_bytes),
         _tuning(row),
     )
@@ -101,6 +104,7 @@ def _time_table(classes: Sequence[ClassRow]) -> Table:
         ("type/redop", TEXT),
         ("size B", NUMBER),
         ("calls timed", NUMBER),
+        ("split", NUMBER),
         ("transfer us", NUMBER),
         ("wait us", NUMBER),
         ("kernels ms", NUMBER),
@@ -115,7 +119,8 @@ def _time_table(classes: Sequence[ClassRow]) -> Table:
                 _operation(row),
                 "/".join(str(part) for part in (row.datatype, row.redop) if part) or None,
                 row.size_bytes,
-                row.kernel_calls,
+                row.seen_calls,
+                row.kernel_calls or 0,
                 scaled(row.transfer_ns, 1e3),
                 scaled(row.wait_ns, 1e3),
                 scaled(row.kernel_ns, 1e6),
@@ -154,9 +159,9 @@ def _histogram_table(histogram: Histogram) -> Table:
         (title, WORD),
         ("calls", NUMBER),
         ("% calls", NUMBER),
-        ("total MB", NUMBER),
+        ("total MiB", NUMBER),
         ("", BAR),
-        ("calls per operation", TEXT),
+        ("calls per operation", PROSE),
     ]
     every = sum(row.calls for row in histogram.bins)
     # of the many powers of two those without calls are left out
@@ -178,7 +183,7 @@ def _bin_cells(row: Bin, every: int) -> tuple[object, ...]:
     part = row.calls / every if every else 0.0
     # a bin with calls never looks empty
     bar = "#" * max(round(_BAR * part), 1 if row.calls else 0)
-    return (bin_words(row), row.calls, percent(part), row.total_bytes / 1e6, bar, _ops(row.ops))
+    return (bin_words(row), row.calls, percent(part), row.total_bytes / MIB, bar, _ops(row.ops))
 
 
 def bin_words(row: Bin) -> str:
@@ -210,8 +215,8 @@ def communicators(rows: Sequence[CommunicatorRow]) -> Iterable[str | Table]:
         *([("name", TEXT)] if named else []),
         ("matched by", TEXT),
         ("calls each", NUMBER),
-        ("MB each", NUMBER),
-        ("calls per operation", TEXT),
+        ("MiB each", NUMBER),
+        ("calls per operation", PROSE),
     ]
     groups = _siblings(rows)
     shown = groups[:_MOST_COMMUNICATORS]
@@ -224,8 +229,7 @@ def communicators(rows: Sequence[CommunicatorRow]) -> Iterable[str | Table]:
         ),
     )
     yield (
-        "Communicators of equal shape, parent and calls share a line; number: how many they are. "
-        "MB = 1e6 bytes."
+        "Communicators of equal shape, parent and calls share a line; number: how many they are."
     )
     if len(groups) > _MOST_COMMUNICATORS:
         yield f"{count(len(groups) - _MOST_COMMUNICATORS, 'more line')} not shown."
@@ -256,6 +260,6 @@ def _sibling_cells(group: Sequence[CommunicatorRow], *, named: bool) -> tuple[ob
         *((first.name,) if named else ()),
         first.matched_by,
         first.calls,
-        first.total_bytes / 1e6 if first.total_bytes else None,
+        first.total_bytes / MIB if first.total_bytes else None,
         _ops(first.ops),
     )

@@ -23,14 +23,15 @@ from collscope.reports.rendering.layout import (
     scaled,
     table,
 )
-from collscope.reports.rendering.note_words import note_words
+from collscope.reports.rendering.note_words import note_sentence, note_words
 from collscope.reports.rendering.page import Extras
 from collscope.reports.rendering.step_words import PAIRED, runs_words, step_sections
 from collscope.writing import to_json
 
 CHECK_FORMATS = tuple(dict.fromkeys(("text", "md", "json", "junit", "github", *READABLE)))
 _LEGEND = (
-    "% time: share of the baseline's time. ratio: new / base time, with its 95 % interval. "
+    "% time: share of the baseline's time. base us, new us: a call of the baseline and of the "
+    "current label or run. ratio: new / base time, with its 95 % interval. "
     "noisy: the interval is too wide to judge the class."
 )
 _PLACES = {True: "in", False: "out", None: None}
@@ -62,7 +63,7 @@ def _check_sections(check: Check) -> list[Section]:
     head = [
         why(check.decision),
         scope_words(check),
-        *map(note_words, check.notes),
+        *map(note_sentence, check.notes),
     ]
     sections = [Section("", tuple(head))]
     if check.traced is not None:

@@ -306,4 +306,7 @@ def scope_words(check: Check) -> str:
     interval = ""
     if check.total_low is not None and check.total_high is not None:
         interval = f" (95 %: {check.total_low:.3f} to {check.total_high:.3f})"
-    return f"{text}{missing} Weighted total: {check.total_ratio:.3f} times as long{interval}."
+    return (
+        f"{text}{missing} Weighted total of the calls: {check.total_ratio:.3f} times as long"
+        f"{interval}."
+    )

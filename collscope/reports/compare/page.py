@@ -146,5 +146,5 @@ def _roof(
             return None
         if ceilings is not None:
             points.append((size, ceilings.target.busbw_gbps))
-            name = f"roof: {ceilings.target.name}"
+            name = f"reachable: {ceilings.target.name}"
     return (name, points) if points else None

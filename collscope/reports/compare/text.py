@@ -14,7 +14,7 @@ from collscope.reports.rendering.class_words import place_words, where_words
 from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import in_format, in_words
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, percent, scaled, table
-from collscope.reports.rendering.note_words import note_words
+from collscope.reports.rendering.note_words import note_sentence, note_words
 from collscope.reports.rendering.page import Extras
 from collscope.reports.rendering.step_words import PAIRED, runs_words, step_sections
 from collscope.units import count
@@ -56,7 +56,7 @@ def _compare_sections(comparison: Comparison) -> list[Section]:
     crossovers = tuple(_crossovers(comparison, short)) or (
         "None: no label is faster at some sizes and slower at other sizes, beyond the noise.",
     )
-    head = Section("", (_headline(comparison), *map(note_words, comparison.notes)))
+    head = Section("", (_headline(comparison), *map(note_sentence, comparison.notes)))
     caveat = () if comparison.traced is None else (_TRANSFERS_ONLY,)
     classes = [
         Section("Totals", (*caveat, _totals(comparison, short))),
@@ -91,7 +91,7 @@ def _headline(comparison: Comparison) -> str:
         classes = "No class has a known transfer time in every run."
         if comparison.classes:
             classes = (
-                "The time of a class is the transfer time of a call."
+                "The time of a class is the mean transfer of its calls in the whole steps."
                 f" {n}, weighted by the calls of {comparison.labels[0]}."
             )
         return (

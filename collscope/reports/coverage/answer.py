@@ -10,6 +10,7 @@ import msgspec
 
 from collscope.reports.calls.answer import CallTotal, ClassRow, CommunicatorRow
 from collscope.reports.coverage.deviations import Deviation, read_deviations
+from collscope.store.runs import sizes_by_logs
 
 _SOURCE_COUNTS = """
 SELECT kind, dialect, COUNT(*) FROM sources WHERE run = ? GROUP BY kind, dialect
@@ -198,7 +199,9 @@ def read_coverage(
             incomplete += total.calls
         else:
             complete += total.calls
-    diagnostics = [DiagnosticRow(*row) for row in connection.execute(_DIAGNOSTICS, (run,))]
+    answered = {"no_collective_arguments"} if sizes_by_logs(connection, run) else set()
+    rows = (DiagnosticRow(*row) for row in connection.execute(_DIAGNOSTICS, (run,)))
+    diagnostics = [row for row in rows if row.code not in answered]
     return Coverage(
         tuple(SourceLines(*row) for row in connection.execute(_SOURCES, (run,))),
         complete,

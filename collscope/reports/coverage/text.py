@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from collscope.kernel_names import OTHER_LIBRARIES
-from collscope.reports.coverage.answer import Gap, Header
+from collscope.reports.coverage.answer import Gap, Header, SourceLines
 from collscope.reports.rendering.layout import (
     MOST_ROWS,
     NUMBER,
     PATH,
+    PROSE,
     TEXT,
+    WORD,
     Table,
     more_not_shown,
     table,
@@ -53,12 +56,10 @@ def coverage_section(report: Report) -> Iterable[str | Table]:
     """Sources, calls that are not complete, diagnostics, and questions that are left open."""
     coverage = report.coverage
     if report.header.calls:
-        yield (
-            f"Calls recorded on all their ranks: {coverage.calls_complete} of "
-            f"{report.header.calls}; on some: {coverage.calls_incomplete}; number of ranks "
-            f"unknown: {coverage.calls_unknown}."
-        )
-    if coverage.sources:
+        yield _recorded_calls(report)
+    with_lines = [source for source in coverage.sources if source.lines is not None]
+    yield from _without_lines(coverage.sources)
+    if with_lines:
         columns = [
             ("source", PATH),
             ("lines", NUMBER),
@@ -71,18 +72,19 @@ def coverage_section(report: Report) -> Iterable[str | Table]:
             columns,
             (
                 (s.source, s.lines, s.parsed, s.ignored, s.foreign_lines, s.damaged)
-                for s in coverage.sources[:MOST_ROWS]
+                for s in with_lines[:MOST_ROWS]
             ),
-            (origin("sources", path=s.source) for s in coverage.sources[:MOST_ROWS]),
+            (origin("sources", path=s.source) for s in with_lines[:MOST_ROWS]),
         )
-        yield from more_not_shown(len(coverage.sources), "source")
-        if any(source.ignored or source.foreign_lines for source in coverage.sources):
+        yield from more_not_shown(len(with_lines), "source")
+        if any(source.ignored or source.foreign_lines for source in with_lines):
             yield (
-                "ignored: NCCL or RCCL lines that collscope does not need. foreign: lines of other "
-                "programs. damaged: lines that are cut, too long or hold an unreadable number."
+                "ignored: NCCL or RCCL lines without anything that collscope needs, of known forms "
+                "and of others. foreign: lines of other programs. damaged: lines that are cut, too "
+                "long or hold an unreadable number."
             )
     if coverage.diagnostics:
-        names = [("diagnostic", TEXT), ("code", TEXT), ("count", NUMBER), ("message", TEXT)]
+        names = [("diagnostic", WORD), ("code", WORD), ("count", NUMBER), ("message", PROSE)]
         rows = coverage.diagnostics[:MOST_ROWS]
         yield table(
             names,
@@ -95,6 +97,30 @@ def coverage_section(report: Report) -> Iterable[str | Table]:
         yield f"Also in the store, not shown here (collscope sql): {', '.join(parts)}."
     for gap in coverage.gaps:
         yield f"Not known: {gap.question}. To find out: {gap.remedy}."
+
+
+def _recorded_calls(report: Report) -> str:
+    """How many calls were recorded by all ranks of their communicator."""
+    coverage, calls = report.coverage, count(report.header.calls, "call")
+    if coverage.calls_complete == report.header.calls:
+        return f"Recorded by all their ranks, in logs, recordings or traces: all of {calls}."
+    parts = [
+        f"Recorded by all their ranks: {coverage.calls_complete} of {calls}",
+        *([f"by some of them: {coverage.calls_incomplete}"] * bool(coverage.calls_incomplete)),
+        *(
+            [f"of calls whose number of ranks is not known: {coverage.calls_unknown}"]
+            * bool(coverage.calls_unknown)
+        ),
+    ]
+    return f"{'; '.join(parts)}."
+
+
+def _without_lines(sources: Sequence[SourceLines]) -> Iterable[str]:
+    """Sources whose lines are not counted, by dialect."""
+    kinds = Counter((s.dialect, s.kind) for s in sources if s.lines is None)
+    if kinds:
+        parts = (count(number, f"{dialect} {kind}") for (dialect, kind), number in kinds.items())
+        yield f"Other sources, which have no lines to count: {', '.join(parts)}."
 
 
 NO_SIZES = "the sizes of the calls are not known"
@@ -165,7 +191,7 @@ def find_gaps(report: Report) -> tuple[Gap, ...]:
         ),
         (
             any(row.algorithm for row in report.classes),
-            "algorithm, protocol and channels: no TUNING lines",
+            "algorithm, protocol and channels: no TUNING lines, and a kernel's name is only a hint",
             "add TUNING to NCCL_DEBUG_SUBSYS, then collscope ingest log PATH",
         ),
         (

@@ -28,6 +28,7 @@ from collscope.reports.efficiency.judged_classes import (
     Judged,
     JudgedClass,
     Reached,
+    Traced,
     judge_classes,
     reached_of,
 )
@@ -42,14 +43,27 @@ from collscope.reports.efficiency.serving import (
 )
 from collscope.reports.efficiency.time_breakdown import (
     Breakdown,
+    Fraction,
     break_down,
     fractions_of,
 )
 from collscope.reports.fabric.answer import switches_may_reduce
 from collscope.reports.share.answer import Share
+from collscope.roofline.catalogue import catalogue_rows
 from collscope.roofline.chosen import AnyRoofs, FitRoofs, empirical, make_roofs
 from collscope.roofline.gpu_models import OtherGpus
 from collscope.store.measurements import read_measurements
+
+_STEPS = "SELECT COUNT(*), AVG(duration_ns) FROM steps WHERE run = ?"
+
+_STEP_KERNELS = """
+SELECT c.class_id, COUNT(*) FROM kernels k
+JOIN call_times c ON c.run = k.run AND c.call_id = k.call_id
+JOIN traces t ON t.run = k.run AND t.source_id = k.source_id AND t.device IS k.device AND t.used
+JOIN steps s ON s.run = t.run AND s.rank = t.rank
+    AND k.start_ns >= s.begin_ns AND k.start_ns < s.end_ns
+WHERE k.run = ? AND NOT c.warm_up GROUP BY c.class_id
+"""
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +71,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
     label: str | None  # of the measurements; None: the run has none
     labels: tuple[str, ...]  # that the run has
-    roof: str | None  # which roof the efficiencies are of
+    roof: str | None  # which ceiling the efficiencies are of
+    named: bool  # the user named it; else it is that of the traced GPUs
     classes: tuple[JudgedClass, ...]  # those to look at first, first
     classes_total: int  # before the cut to the first ones
     kernels: tuple[ProfileKernel, ...]
@@ -77,12 +92,15 @@ def efficiency_of(
     classes: Sequence[ClassRow],
     shares: Sequence[Share],
     system_and_label: tuple[str | None, str | None],
+    *,
+    named: bool,
 ) -> Judgement:
     """How good the collectives of a run are.
 
     classes, shares   of the run, all of them
     system_and_label  system (a name, a file, `fit`) and label of the measurements; None: no roof,
                       the first of `choose_labels` that fits the classes
+    named             the user named the system
     raises            InputError for an unknown system or label, NoVerdictError when `fit` has
                       nothing to fit
     """
@@ -93,8 +111,8 @@ def efficiency_of(
     roofs = make_roofs(system, measured, multicast=switches_may_reduce(connection, run))
     best = None if system is None else empirical(measured)
     known = fractions_of(connection, run, shares, job_names(connection, run))
-    exposure = next((f.exposure for f in known if f.exposure is not None), 1.0)
-    judge = partial(_judge_by, measured, classes, (roofs, best), exposure)
+    traced = _traced(connection, run, classes, known)
+    judge = partial(_judge_by, measured, classes, (roofs, best), traced)
     order = choose_labels(rows, wanted)
     label, judged = _first_judged(judge, order)
     # a benchmark's sizes say nothing about the largest message of the job
@@ -114,11 +132,12 @@ def efficiency_of(
         label=label,
         labels=labels_of(rows),
         roof=None if roofs is None else roofs.name,
+        named=named,
         classes=tuple(j.record(total_ns) for j in sorted(judged, key=_first_to_look_at)),
         classes_total=len(judged),
         kernels=tuple(row for rows_of_job in kernels for row in rows_of_job),
         # the profiles of several jobs are no collective time of the run's calls
-        breakdown=break_down(judged, shares if len(known) == 1 else ()),
+        breakdown=break_down(judged, shares if len(known) == 1 else (), traced=traced.gives_time),
         uplifts=tuple(uplift for uplift in uplifts if uplift is not None),
         metrics=application_metrics(connection, run, measured, classes, known),
         curves=curves_of((m for m in measured if wanted in (None, m.label)), roofs),
@@ -131,6 +150,15 @@ def efficiency_of(
             *left_out_notes(left_out),
         ),
     )
+
+
+def traced_system(connection: sqlite3.Connection, run: str) -> str | None:
+    """The system of the traced GPUs, on one host; None where it is not known."""
+    gpus = traced_gpus(connection, run)
+    names = {name.lower().replace("nvidia ", "").replace("amd instinct ", "") for name in gpus}
+    if len(names) != 1:
+        return None
+    return next((row.name for row in catalogue_rows() if row.name in names), None)
 
 
 def _first_to_look_at(j: Judged) -> tuple[float, float, int]:
@@ -156,13 +184,30 @@ def _judge_by(
     measured: Sequence[Measurement],
     classes: Sequence[ClassRow],
     ceilings: tuple[AnyRoofs | None, FitRoofs | None],
-    exposure: float,
+    traced: Traced,
     label: str | None,
 ) -> tuple[Judged, ...]:
     """The run's classes by the measurements of one label; these alone in a run without calls."""
     chosen = [m for m in measured if m.label == label]
     matcher = Matcher(chosen, own=not classes)
-    return judge_classes(classes or as_classes(chosen), matcher, *ceilings, exposure)
+    return judge_classes(classes or as_classes(chosen), matcher, *ceilings, traced)
+
+
+def _traced(
+    connection: sqlite3.Connection,
+    run: str,
+    classes: Sequence[ClassRow],
+    known: Sequence[Fraction],
+) -> Traced:
+    """What the traces show of the classes."""
+    exposure = next((f.exposure for f in known if f.exposure is not None), 1.0)
+    # Kernels that were joined with no logged call have no size.
+    gives_time = any(f.ranks for f in known) and any(r.kernel_ns and r.size_bytes for r in classes)
+    steps, step_ns = connection.execute(_STEPS, (run,)).fetchone()
+    if not step_ns:
+        return Traced(exposure, gives_time)
+    kernels = connection.execute(_STEP_KERNELS, (run,))
+    return Traced(exposure, gives_time, step_ns, {key: number / steps for key, number in kernels})
 
 
 def _first_judged(

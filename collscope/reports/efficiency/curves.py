@@ -21,7 +21,7 @@ class CurvePoint(msgspec.Struct, frozen=True):
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """Bus bandwidth over size: one label on one communicator shape, with its roof."""
+    """Bus bandwidth over size: one label on one communicator shape, with the reachable speed."""
 
     op: Op
     nranks: int

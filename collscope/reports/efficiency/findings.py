@@ -8,7 +8,7 @@ from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.efficiency.judged_classes import JudgedClass
 from collscope.reports.efficiency.text import largest_message, most_words
 from collscope.reports.rendering.class_words import class_words, other_gpus_words
-from collscope.reports.rendering.share_words import fraction_words
+from collscope.reports.rendering.share_words import fraction_words, waiting_words
 from collscope.reports.report.answer import Finding, Report
 from collscope.reports.tolerances import (
     MIN_JOB_TO_ALONE,
@@ -17,8 +17,7 @@ from collscope.reports.tolerances import (
     SKEW_FACTOR,
     WORTH,
 )
-from collscope.roofline.workload import not_applying
-from collscope.units import are, count, count_of, format_size
+from collscope.units import are, count, count_of, figure, format_size, format_time
 
 _MOST = 5
 _BALANCE = (
@@ -37,23 +36,30 @@ def slow_collectives(report: Report) -> Iterable[Finding]:
     if to_win <= sum(rank.caused_wait_ns for rank in report.timeline.ranks):
         return
     worst = sorted(rows, key=lambda row: -(row.recoverable_ns or 0.0))[:_MOST]
+    per_step = any(row.step_saving_ns is not None for row in worst)
     listed = "; ".join(
         f"class {row.class_id} ({row.op} of {format_size(row.size_bytes)}): "
-        f"{100 * (row.efficiency or 0):.1f} %, saves {(row.recoverable_ns or 0.0) / 1e9:.3g} "
-        "s"
+        f"{100 * (row.efficiency or 0):.1f} %, saves {_saving(row, per_step=per_step)}"
         for row in worst
     )
     yield Finding(
         severity="warning",
         code="slow_collectives",
         title=f"collectives run below their reachable speed '{report.judgement.roof}': at that "
-        f"speed the job would be up to {most_words(uplift)} faster",
-        detail=f"Share of the reachable speed: {listed}. Savings are seconds over all calls and "
-        "GPUs.",
+        f"speed {'a recorded step' if uplift.fraction.of_steps else 'the job'} would be up to "
+        f"{most_words(uplift)} shorter",
+        detail=f"Share of the reachable speed: {listed}."
+        + " Savings are seconds, summed over all calls and GPUs." * (not per_step),
         advice="Check the library's settings first: channels (NCCL_MAX_CTAS, NCCL_MAX_NCHANNELS), "
         "NCCL_PROTO, NCCL_ALGO. collscope tune tries settings on this machine. collscope "
         "replay shows whether these classes are as slow alone.",
     )
+
+
+def _saving(row: JudgedClass, *, per_step: bool) -> str:
+    if per_step:
+        return f"{figure((row.step_saving_ns or 0.0) / 1e6)} ms a step"
+    return f"{(row.recoverable_ns or 0.0) / 1e9:.3g} s"
 
 
 def system_of_other_gpus(report: Report) -> Iterable[Finding]:
@@ -65,7 +71,7 @@ def system_of_other_gpus(report: Report) -> Iterable[Finding]:
         severity="warning",
         code="system_of_other_gpus",
         title=other_gpus_words(others),
-        detail="Every ceiling, efficiency and gain in this report assumes the links of "
+        detail="Every reachable speed, efficiency and gain in this report assumes the links of "
         f"'{others.system}'.",
         advice="Name the system of these GPUs (collscope roofline --list), unless you mean the "
         "other one.",
@@ -80,15 +86,18 @@ def waiting_dominates(report: Report) -> Iterable[Finding]:
     if 2 * waited <= every:
         return
     worst = max(timed, key=lambda row: (row.wait_ns or 0) * (row.kernel_observations or 0))
+    largest = (worst.wait_ns or 0) * (worst.kernel_observations or 0)
     ranks = report.timeline.ranks or report.timeline.logged
     unknown = sum(rank.unknown_ns for rank in ranks)
-    known = ", where waiting and transfer are known" if unknown else ""
-    left = f"; another {unknown / 1e6:.3f} ms may be waiting or transfer" if unknown else ""
+    kernels_ns = every + unknown
+    left = f"; {format_time(unknown)} may be waiting or transfer" if unknown else ""
     yield Finding(
         severity="warning",
         code="waiting_dominates",
-        title=f"{100 * waited / every:.1f} % of the time in collective kernels is waiting{known}",
-        detail=f"{waited / 1e6:.3f} of {every / 1e6:.3f} ms over all ranks, most of it in "
+        title=f"waiting takes {waiting_words(waited, unknown, kernels_ns)} of the time in "
+        "collective kernels",
+        detail=f"Of {format_time(kernels_ns)} over all ranks, {format_time(waited)} is waiting "
+        f"for the last rank, the largest part ({format_time(largest)}) in "
         f"{class_words(worst)}{left}.",
         advice=f"Faster collectives will not help here: {_late(report)}.",
     )
@@ -103,7 +112,7 @@ def _late(report: Report) -> str:
 
 
 def skew_dominated(report: Report) -> Iterable[Finding]:
-    """Kernels of a profile whose mean is over three times the roof of their largest message."""
+    """Kernels of a profile that last over three times what their largest message needs."""
     kernels = [kernel for kernel in report.judgement.kernels if kernel.skewed]
     if not kernels:
         return
@@ -115,19 +124,20 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
     )
     parts = [f"{100 * part:.1f}" for part in (least, most)]
     listed = "; ".join(
-        f"{k.name.partition('(')[0]}: mean {k.mean_ns / 1000:.0f} us, roof of "
-        f"{format_size(k.served_bytes)} {k.roof_ns / 1000:.1f} us ({largest_message(k)})"
+        f"{k.name.partition('(')[0]}: mean {k.mean_ns / 1000:.0f} us, "
+        f"{k.mean_ns / k.roof_ns:.0f} times the {k.roof_ns / 1000:.1f} us that its largest message "
+        f"needs at reachable speed ({format_size(k.served_bytes)}: {largest_message(k)})"
         for k in kernels[:_MOST]
     )
     yield Finding(
         severity="warning",
         code="skew_dominated",
-        title=f"{' to '.join(dict.fromkeys(parts))} of {100 * share:.1f} % of GPU time in "
-        f"{count(len(kernels), 'collective kernel')} is waiting, "
-        "contention or slow transfer",
-        detail=f"{listed}. A mean above {SKEW_FACTOR:g} times the roof of the largest message is "
-        "not a transfer at full speed: the kernels wait, share the GPU, or use a slow setting "
-        "(few channels, an unsuitable protocol).",
+        title=f"{count(len(kernels), 'collective kernel')} take{'s' * (len(kernels) == 1)} "
+        f"{100 * share:.1f} % of GPU time; {' to '.join(dict.fromkeys(parts))} points of it are "
+        "waiting, contention or slow transfer",
+        detail=f"{listed}. Above {SKEW_FACTOR:g} times, a kernel does not only transfer at full "
+        "speed: it waits, shares the GPU, or uses a slow setting (few channels, an unsuitable "
+        "protocol).",
         advice="Trace all ranks, or measure the classes alone with collscope replay, to find out "
         "which of these it is.",
     )
@@ -141,19 +151,20 @@ def skew_dominated_classes(report: Report) -> Iterable[Finding]:
     rows = [row for row in report.judgement.classes if _skewed(row)]
     if not rows:
         return
+    timed = sum(row.transfer_ns is not None for row in report.judgement.classes)
     listed = "; ".join(
         f"class {row.class_id} ({row.op} of {format_size(row.size_bytes)}): "
-        f"{((row.transfer_ns or 0) + (row.wait_ns or 0)) / 1000:.0f} us in the job, "
-        f"roof {row.roof.time_ns / 1000:.1f}"
+        f"{((row.transfer_ns or 0) + (row.wait_ns or 0)) / 1000:.0f} us with waiting, "
+        f"{(row.transfer_ns or 0) / 1000:.0f} without, reachable {row.roof.time_ns / 1000:.0f}"
         for row in rows[:_MOST]
         if row.roof is not None
     )
     yield Finding(
         severity="warning",
         code="skew_dominated",
-        title=f"{count_of(len(rows), len(report.judgement.classes), 'class', 'classes')}"
-        f" take{'s' * (len(rows) == 1)} over {SKEW_FACTOR:g} times the roof in the job: waiting"
-        " or contention",
+        title=f"{count_of(len(rows), timed, 'timed class', 'timed classes')}"
+        f" take{'s' * (len(rows) == 1)} over {SKEW_FACTOR:g} times the reachable time in the job: "
+        "waiting or contention",
         detail=f"{listed}.",
         advice=_BALANCE.format(
             f"class{'es' * (len(rows) > 1)} {compact_ranges(row.class_id for row in rows)}"
@@ -181,15 +192,16 @@ def roof_does_not_apply(report: Report) -> Iterable[Finding]:
     if not rows:
         return
     worst = max(rows, key=lambda row: row.efficiency or 0)
+    listed = "; ".join(
+        f"class {row.class_id} ({row.op} of {format_size(row.size_bytes)})" for row in rows[:_MOST]
+    )
     roof = "" if worst.roof is None else worst.roof.name
-    reasons = dict.fromkeys(row.why for row in rows if row.why)
     yield Finding(
         severity="note",
         code="roof_does_not_apply",
-        title=f"{count(len(rows), 'class is', 'classes are')} faster than the roof "
-        f"'{roof}', up to "
-        f"{100 * (worst.efficiency or 0):.0f} %",
-        detail=" ".join(reason.removeprefix(not_applying(roof)) for reason in list(reasons)[:2]),
+        title=f"{count(len(rows), 'class is', 'classes are')} faster than the range of '{roof}': "
+        f"{'up to ' * (len(rows) > 1)}{100 * (worst.efficiency or 0):.0f} % of it",
+        detail=f"{listed}. The section Efficiency and gain has the reason.",
         advice="No gain is counted for these classes. Check the system, ranks and nodes; compare "
         "with --system fit.",
     )
@@ -202,6 +214,7 @@ def tuning_not_worth_it(report: Report) -> Iterable[Finding]:
     if uplift is not None and uplift.judged >= MIN_JUDGED_SHARE:
         saved = uplift.saved / uplift.judged
         of = f"the time ({fraction_words(uplift.fraction, report.shares)})"
+        of = "a recorded step" if uplift.fraction.of_steps else of
     elif uplift is None and parts is not None:
         judged_ns = parts.device_ns - parts.unjudged_ns
         if parts.tunable_ns is None or not judged_ns >= MIN_JUDGED_SHARE * parts.device_ns > 0:
@@ -214,11 +227,19 @@ def tuning_not_worth_it(report: Report) -> Iterable[Finding]:
             severity="note",
             code="tuning_not_worth_it",
             title=f"tuning is not worth it: it can save {100 * saved:.2f} % of {of}",
-            detail=f"The measured classes run close to the roof '{report.judgement.roof}'. Below "
-            f"{100 * WORTH:g} % the work costs more than it saves.",
+            detail=f"This compares the measured classes with '{report.judgement.roof}'"
+            f"{_NO_SWITCHES * _switches_disabled(report)}. Below {100 * WORTH:g} % the work costs "
+            "more than it saves.",
             advice="To gain more, wait less (balance the ranks), send less (fusion, compression, "
             "another parallelism), or overlap with compute.",
         )
+
+
+_NO_SWITCHES = ", without reduction in the NVLink switches, which the environment disables"
+
+
+def _switches_disabled(report: Report) -> bool:
+    return any(row.name == "NCCL_NVLS_ENABLE" and row.value == "0" for row in report.settings)
 
 
 RULES = (

@@ -27,7 +27,7 @@ _LITTLE = 0.0005  # of a time, less than the printed digits show
 
 
 class Uplift(msgspec.Struct, frozen=True, kw_only=True):
-    """End-to-end speed-up expected if every judged class ran at its roof; gains are ratios."""
+    """Speed-up of the job if every judged class ran at its reachable speed; gains are ratios."""
 
     fraction: Fraction  # collective share of one job's time
     judged: float  # part of the collective time whose classes have an efficiency
@@ -37,7 +37,9 @@ class Uplift(msgspec.Struct, frozen=True, kw_only=True):
     median: float | None
     high: float | None  # 95 %
     gain_if_alike: float  # with classes that were not measured as efficient as those that were
-    gain_skewed_low: float | None  # without the waiting of skewed kernels, transfers at the roof
+    gain_skewed_low: (
+        float | None
+    )  # without the waiting of skewed kernels, transfers at reachable speed
     gain_skewed_high: float | None  # the same, transfers three times slower
     # at most, if transfers took no time; what is known to be waiting stays. None: the time is
     # nothing else
@@ -58,8 +60,15 @@ def uplift_of(
     total_ns = sum(j.device_ns or 0.0 for j in expected)
     if known is None or not total_ns:
         return None
+    shares = [j.step_share for j in expected]
+    if known.ranks is not None and sum(shares) > 0:
+        # Collectives that run at the same time take that time once.
+        shares = [share * known.at_once for share in shares]
+        known = replace(known, value=sum(shares), of_steps=True)
+    else:
+        shares = [known.value * (j.device_ns or 0.0) / total_ns for j in expected]
     fraction = known.value
-    parts = [j.part(fraction * (j.device_ns or 0.0) / total_ns) for j in expected]
+    parts = [j.part(share) for share, j in zip(shares, expected, strict=True)]
     counted = [
         (part, j) for part, j in zip(parts, expected, strict=True) if part.efficiency is not None
     ]
@@ -160,14 +169,22 @@ def _assumptions(
         yield Note(
             "range_with_best",
             {},
-            "the range covers the spread of the samples, the ceiling and the best measurement only",
+            f"{_range_of(counted)} the spread of the samples, the range of the reachable speed, "
+            "and the best measurement of any label",
         )
     elif any(j.roof is not None and j.roof.time_low_ns < j.roof.time_high_ns for j in counted):
         yield Note(
             "range_with_ceiling",
             {},
-            "the range covers the spread of the samples and of the ceiling only",
+            f"{_range_of(counted)} the spread of the samples and the range of the reachable speed",
         )
+
+
+def _range_of(counted: Sequence[Judged]) -> str:
+    """What follows holds for a whole range, or for its upper end where nothing was replayed."""
+    if all(j.alone_ns is None for j in counted):
+        return "the upper end covers"
+    return "the range covers"
 
 
 def _exposure(known: Fraction) -> Iterable[Note]:
@@ -186,8 +203,8 @@ def _exposure(known: Fraction) -> Iterable[Note]:
             "exposed",
             {"share": known.exposure},
             (
-                f"{100 * known.exposure:.1f} % of the time of every class is exposed, the average "
-                "over all collectives"
+                f"every class is exposed as much as all collectives together, "
+                f"{100 * known.exposure:.1f} % of its time"
             ),
         )
     if known.hidden:
@@ -214,7 +231,7 @@ def _times(
             ),
         )
         seen = any(j.kernel_ns is not None for j in counted)
-        by = "calls x measured time (roof time where nothing was measured)"
+        by = "calls x measured time (reachable time where nothing was measured)"
         if seen:
             by = "the kernels recorded in the job"
         yield Note(
@@ -227,7 +244,8 @@ def _times(
             "judged_in_job",
             {"classes": unmeasured, "of": len(counted)},
             f"{count_of(unmeasured, len(counted), 'class', 'classes')} judged by transfers in "
-            "the job, without a replay; the lower end of a range counts no gain for these",
+            "the job, without a replay: other work in the job may slow these, so no saving is "
+            "certain for them",
         )
     kernels_ns = sum(j.row.kernel_ns or 0 for j in expected)
     unsplit = sum(j.unsplit_ns for j in expected) / kernels_ns if kernels_ns else 0.0
@@ -235,6 +253,6 @@ def _times(
         yield Note(
             "unsplit",
             {"share": unsplit},
-            f"{100 * unsplit:.1f} % of the kernel time may be waiting or transfer: where "
-            "transfers are assumed to take no time, all of it counts as transfer",
+            f"the 'at most' above counts as transfer the {100 * unsplit:.1f} % of the kernel time "
+            "that may be waiting or transfer",
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -35,6 +35,7 @@ class JudgedClass(msgspec.Struct, frozen=True):
     nranks: int | None
     calls: int
     measured_ns: float | None  # median of the replay, slowest rank; else the transfer in the job
+    in_job: bool  # measured_ns is the mean transfer in the job
     samples: int | None  # behind it
     busbw_gbps: float | None  # of measured_ns
     marks: tuple[Note, ...]  # what keeps the measurement from being of exactly this class
@@ -42,13 +43,26 @@ class JudgedClass(msgspec.Struct, frozen=True):
     wait_ns: float | None  # in the job, mean
     kernel_ns: float | None  # mean of its kernels in the job, waiting included
     contention: float | None  # transfer in the job / measured
-    roof: RoofAt | None  # a system's reachable one, or a fit
-    efficiency: float | None  # time of the roof / measured_ns
-    why: str | None  # why the efficiency is above 1, or why there is no roof
+    roof: RoofAt | None  # the speed to compare with: a system's reachable one, or a fit
+    efficiency: float | None  # reachable time / measured_ns
+    why: str | None  # why the efficiency is above 1, or why no reachable speed is known
     regime: Annotated[str, ("latency", "bandwidth", "waiting")] | None
     time_share: float | None  # ratio to the collective time of the run
-    recoverable_ns: float | None  # over all devices: calls x ranks x (measured - roof) x exposed
+    unknown_share: float  # the part of time_share that may be waiting or transfer
+    recoverable_ns: (
+        float | None
+    )  # over all devices: calls x ranks x (measured - reachable) x exposed
+    # of one step, mean over the traced ranks: their calls in it x (measured - reachable) x exposed;
+    # None: the traces have no steps
+    step_saving_ns: float | None
     choice: str | None  # algorithm and protocol, as the table or the job's log has them
+
+
+class InStep(msgspec.Struct, frozen=True):
+    """Calls of a class in a step, mean over the traced ranks, and how long the step is."""
+
+    calls: float
+    step_ns: float
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,10 +73,12 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     roof, best   what was asked for, and the best of any label measured
     no_roof      why there is no roof; why: why it does not apply
     kernel_ns    mean of its kernels in the job, waiting included, even of one rank only
-    executions   kernels of all calls: over all devices, or over the traced ones where
-                 these show every class, and none separates transfer and waiting
+    executions   kernels whose time counts: those in the traces where these give the time of the
+                 whole, else of all calls on all devices
     device_ns    their time, by the best that is known of them
     exposure     part of its time that compute does not hide
+    counted      its kernels in the traces are its time
+    in_step      in a step, mean over the traced ranks; None: the traces have no steps
     """
 
     row: ClassRow
@@ -77,6 +93,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     executions: float
     device_ns: float | None
     exposure: float
+    counted: bool
+    in_step: InStep | None
 
     @property
     def measured_ns(self) -> float | None:
@@ -124,6 +142,22 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
         if parts is None or not self.row.calls:
             return None
         return device_calls(self.row) * parts.tunable * self.exposure
+
+    @property
+    def step_saving_ns(self) -> float | None:
+        """Exposed time above the reachable one in a step, mean over the traced ranks."""
+        parts = self.split
+        if parts is None or self.in_step is None:
+            return None
+        return self.in_step.calls * parts.tunable * self.exposure
+
+    @property
+    def step_share(self) -> float:
+        """Ratio of its calls' mean time to a step; 0 where there are no steps."""
+        mean_ns = self.job_ns or self.kernel_ns
+        if self.in_step is None or mean_ns is None:
+            return 0.0
+        return self.in_step.calls * mean_ns / self.in_step.step_ns
 
     @property
     def samples(self) -> int | None:
@@ -182,6 +216,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
             nranks=row.nranks,
             calls=row.calls,
             measured_ns=self.measured_ns,
+            in_job=self.time_in_job,
             samples=self.samples,
             busbw_gbps=self.busbw_gbps,
             marks=tuple(class_marks(self.match, row, in_job=self.time_in_job)),
@@ -194,7 +229,9 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
             why=self.why or self.no_roof,
             regime=self.regime,
             time_share=None if took is None or not whole_ns else took / whole_ns,
+            unknown_share=self.unsplit_ns / whole_ns if self.counted and whole_ns else 0.0,
             recoverable_ns=self.recoverable_ns,
+            step_saving_ns=self.step_saving_ns,
             choice=self.choice,
         )
 
@@ -225,27 +262,51 @@ class Reached(msgspec.Struct, frozen=True):
     worst_efficiency: float | None  # at worst_size_bytes
 
 
+class Traced(msgspec.Struct, frozen=True):
+    """What the traces of a run show of its classes.
+
+    exposure    part of the collective time that compute does not hide; 1: not known
+    gives_time  the traces give the collective time: classes count with their kernels in them
+    step_ns     a step, mean over the ranks; None: there are no steps
+    calls       of each class in a step, mean over the ranks
+    """
+
+    exposure: float = 1.0
+    gives_time: bool = False
+    step_ns: float | None = None
+    calls: Mapping[int, float] = {}
+
+    def in_step(self, class_id: int) -> InStep | None:
+        """Of a class; None where there are no steps."""
+        if self.step_ns is None:
+            return None
+        return InStep(self.calls.get(class_id, 0.0), self.step_ns)
+
+
 def judge_classes(
     classes: Iterable[ClassRow],
     matcher: Matcher,
     roofs: AnyRoofs | None,
     best: FitRoofs | None,
-    exposure: float = 1.0,
+    traced: Traced | None = None,
 ) -> tuple[Judged, ...]:
-    """Every class with its measurement and its roof."""
+    """Every class with its measurement and its roof.
+
+    traced  what the traces show; None: nothing
+    """
+    traced = traced or Traced()
     rows = tuple(classes)
-    traced_only = all(row.kernel_ns for row in rows) and not any(row.split_ns for row in rows)
-    return tuple(
-        _judge(row, matcher.match(row), (roofs, best), exposure, traced_only) for row in rows
-    )
+    every = all(row.kernel_ns for row in rows) and not any(row.split_ns for row in rows)
+    counted = traced.gives_time or every
+    return tuple(_judge(row, matcher.match(row), (roofs, best), traced, counted) for row in rows)
 
 
 def _judge(
     row: ClassRow,
     match: Match | None,
     ceilings: tuple[AnyRoofs | None, FitRoofs | None],
-    exposure: float,
-    traced_only: bool,
+    traced: Traced,
+    counted: bool,
 ) -> Judged:
     roofs, best = ceilings
     foreign = match is not None and match.on_host and not isinstance(roofs, FitRoofs)
@@ -263,11 +324,10 @@ def _judge(
     seen = row.kernel_ns / row.seen_kernels if row.kernel_ns and row.seen_kernels else None
     # the best that is known of a call: in the job, else alone, else that it is at the roof
     expected = None if roof is None else roof.time_ns
-    executions: float = device_calls(row)
-    if traced_only:
-        # one rank's trace shows that rank's communicators only
-        executions = (row.seen_kernels or 0) * row.calls / (row.seen_calls or 1)
-        expected = seen
+    executions = device_calls(row)
+    if counted:
+        # Calls that only a log has are in no traced time, and of no traced rank.
+        executions, expected = row.seen_kernels or 0, seen
     elif row.transfer_ns is not None and row.wait_ns is not None:
         expected = row.transfer_ns + row.wait_ns
     elif seen is not None:
@@ -286,7 +346,9 @@ def _judge(
         kernel_ns=seen,
         executions=executions,
         device_ns=None if expected is None else executions * expected,
-        exposure=exposure,
+        exposure=traced.exposure,
+        counted=counted,
+        in_step=traced.in_step(row.class_id),
     )
 
 

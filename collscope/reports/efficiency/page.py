@@ -194,7 +194,7 @@ def curve_figures(report: Report) -> list[Figure]:
 
 
 def _curves(op: Op, curves: Sequence[Curve], total: int, limits: Mapping[int, float]) -> Figure:
-    """Curves of one operation, the ceilings of each number of ranks, and the limits."""
+    """Curves of one operation, the reachable speed of each number of ranks, and the limits."""
     names = [
         f"{c.label}, {count(c.nranks, 'rank')}"
         + (f", {count(c.nnodes, 'node')}" if c.nnodes else "")
@@ -299,18 +299,20 @@ def draw_shares(
 
 def _parts(row: JudgedClass) -> tuple[float, float, float, float, float]:
     """A class's time share in the parts of `PARTS`."""
-    share = row.time_share or 0.0
+    unknown = row.unknown_share
+    share = (row.time_share or 0.0) - unknown
     alone = row.measured_ns if row.contention is None else (row.transfer_ns or 0) / row.contention
     transfer = row.transfer_ns if row.transfer_ns is not None else alone
     if transfer is None or alone is None:
-        return 0, 0, 0, 0, share
+        return 0, 0, 0, 0, share + unknown
     wait = row.wait_ns or 0.0
     scale = share / (transfer + wait) if transfer + wait else 0.0
     if row.roof is None or row.recoverable_ns is None:
-        return 0, 0, 0, wait * scale, transfer * scale
+        return 0, 0, 0, wait * scale, transfer * scale + unknown
     least = min(alone, transfer)
     roof = min(row.roof.time_ns, least)
-    return roof * scale, (least - roof) * scale, (transfer - least) * scale, wait * scale, 0
+    above, slower = (least - roof) * scale, (transfer - least) * scale
+    return roof * scale, above, slower, wait * scale, unknown
 
 
 def class_name(row: JudgedClass) -> str:

@@ -32,15 +32,16 @@ _Largest = tuple[RoofAt, int | None, float]  # roof, class, time alone or of the
 
 
 class ProfileKernel(msgspec.Struct, frozen=True):
-    """A kernel of a profile against the roof of the largest message it can serve."""
+    """A kernel of a profile against the reachable time of the largest message it can serve."""
 
     name: str
     share: float  # ratio to GPU time
     mean_ns: float
     served_bytes: int
     served_class: int | None  # of that message; None: of RCCL's stock MSCCL algorithms
-    roof_ns: float
-    skewed: bool  # over three times the roof, and over twice what its class is known to take
+    roof_ns: float  # reachable time of that message
+    several_sizes: bool  # it serves messages of several sizes: its mean is of no single one
+    skewed: bool  # over three times that, and over twice what its class is known to take
 
 
 def judge_kernels(
@@ -100,6 +101,7 @@ def _judge(kernel: KernelShare, judged: Sequence[Judged], roofs: AnyRoofs) -> Pr
         served_bytes=roof.work.size_bytes,
         served_class=source,
         roof_ns=roof.time_ns,
+        several_sizes=len({j.row.size_bytes for j in judged if _may_serve(name, j)}) > 1,
         skewed=kernel.mean_ns > max(SKEW_FACTOR * roof.time_ns, MIN_JOB_TO_ALONE * known_ns),
     )
 
@@ -122,6 +124,8 @@ def _stock_msccl(limit: int, roofs: AnyRoofs) -> _Largest | None:
 def _largest_class(name: KernelName, judged: Sequence[Judged]) -> _Largest | None:
     """The class with the longest roof time among those that the kernel's name allows."""
     fitting = [j for j in judged if j.roof is not None and _may_serve(name, j)]
+    # Kernels of a trace served the classes that it shows.
+    fitting = [j for j in fitting if j.kernel_ns or not j.counted] or fitting
     slowest = max(fitting, key=lambda j: j.roof.time_ns if j.roof else 0.0, default=None)
     if slowest is None or slowest.roof is None:
         return None

@@ -39,34 +39,60 @@ _NO_RANKS = (
     "the measurements lack ranks or sizes. Ingest them into another run with "
     "their ranks (collscope ingest table or csv PATH --ranks N --run NAME)."
 )
-_INSIDE = "not known: contained in the parts below; no kernel times of two ranks or more"
+_INSIDE = "not known: contained in the parts below; trace all ranks (collscope ingest trace)"
+_NAME_SYSTEM = "report --system NAME; roofline --list has the names"
 _BASES = {
+    Basis.TRACED: "all kernels of collectives in the traces, over all ranks",
     Basis.IN_JOB: "transfer + waiting in the job, scaled to all calls of each class",
-    Basis.SEEN: "profile's collective kernels, divided among the classes by the kernels recorded",
+    Basis.SEEN: (
+        "all collective kernels of the profile, which the classes share by the kernels recorded"
+    ),
     Basis.EXPECTED: (
-        "profile's collective kernels, divided among the classes by calls x expected time"
+        "all collective kernels of the profile, which the classes share by calls x expected time"
     ),
     Basis.ALONE: "times measured alone x calls; the job's own time is not known",
 }
+_SAVES = {
+    True: "(measured - reachable time) x exposed part, of all calls in a step; mean over the ranks",
+    False: "(measured - reachable time) x exposed part where traces show it, summed over all calls "
+    "and devices",
+}  # by whether the traces have steps
+ALL_JUDGED = 0.9995  # of the collective time: less is missing than the printed digits show
+_REACHABLE = " reachable"  # ends the name of a system's speeds
 _MOST_REACHED = 12  # operations in the first lines
 
 
 def gain_sentences(report: Report) -> Iterable[str]:
     """The expected gain for the first lines of the report."""
     for uplift in report.judgement.uplifts:
-        gain, between = gain_words(uplift)
+        shorter, between = shorter_words(uplift)
+        what = "a recorded step" if report.step.recorded_ms else "the job"
+        what += _which(uplift, report.judgement)
         yield (
-            f"With every measured class at its reachable speed ({report.judgement.roof}), "
-            f"the job{_which(uplift, report.judgement)} would be {gain} faster{between}. "
+            f"If every {'measured ' * (not uplift.in_job)}class ran at its reachable speed "
+            f"({report.judgement.roof}), {what} would be {shorter} shorter{between}. "
             f"{_without(uplift)}, and with compute as fast as now, it would be "
-            f"{_at_most(uplift)} faster."
+            f"{_at_most(uplift)} shorter."
         )
         if uplift.gain_skewed_low is not None and uplift.gain_skewed_high is not None:
+            low, high = map(shorter_by, (uplift.gain_skewed_low, uplift.gain_skewed_high))
             yield (
-                f"Of this, only {_between(uplift.gain_skewed_low, uplift.gain_skewed_high)} "
+                f"Of this, only {_between(low, high)} "
                 "can be expected: the rest is time in kernels that mostly wait (see the "
                 "findings)."
             )
+        if report.step.recorded_ms and uplift.fraction.ranks:
+            yield _scope(report, shorter)
+
+
+def _scope(report: Report, shorter: str) -> str:
+    """How this estimate, the verdict's costs and a prediction differ."""
+    costs = any(entry.ms_per_step.value for entry in report.verdict)
+    verdict = "; a cost in the verdict covers only what it names" * costs
+    return (
+        f"The {shorter} cover the exposed transfers of all classes{verdict}. collscope predict "
+        "simulates the step, which is more exact."
+    )
 
 
 def _without(uplift: Uplift) -> str:
@@ -74,8 +100,9 @@ def _without(uplift: Uplift) -> str:
 
 
 def _at_most(uplift: Uplift) -> str:
-    most = "" if uplift.ceiling is None else "at most "
-    return f"{most}{_gain(uplift.ceiling)}"
+    if uplift.ceiling is None:
+        return "any amount"
+    return f"at most {100 * shorter_by(uplift.ceiling):.1f} %"
 
 
 def _which(uplift: Uplift, judged_run: Judgement) -> str:
@@ -109,8 +136,8 @@ def measured_sentences(judged_run: Judgement) -> Iterable[str]:
     if len(judged_run.reached) > _MOST_REACHED:
         yield f"{len(judged_run.reached) - _MOST_REACHED} more: --format json, judgement.reached."
     if judged_run.reached:
-        none = "no ceiling to compare with (--system NAME; collscope roofline --list)"
-        roof = none if judged_run.roof is None else f"ceiling: {judged_run.roof}"
+        none = f"reachable speed not known ({_NAME_SYSTEM})"
+        roof = none if judged_run.roof is None else f"reachable: {judged_run.roof}"
         yield f"Bus bandwidth of label {judged_run.label}; {roof}."
 
 
@@ -135,7 +162,12 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         return
     if judged:
         shown = judged[: len(report.classes)] or judged
-        yield from _classes(shown, judged_run)
+        # Next to classes with a time, one without adds nothing.
+        timed = [row for row in shown if row.measured_ns is not None] or shown
+        yield from _classes(timed, judged_run)
+        if len(shown) > len(timed):
+            untimed = count(len(shown) - len(timed), "more class", "more classes")
+            yield f"{untimed} without a time: not in the traces, not measured (collscope replay)."
         if not report.classes and judged_run.classes_total > len(judged_run.classes):
             more = count(
                 judged_run.classes_total - len(judged_run.classes),
@@ -145,18 +177,20 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
             yield f"{more} not shown (--top 0): the smallest of each operation."
     if judged_run.breakdown is not None:
         yield _breakdown_table(judged_run.breakdown)
-        basis = basis_words(judged_run.breakdown)
-        yield f"device s: seconds over all devices. Collective time: {basis}."
+        yield f"Collective time: {basis_words(judged_run.breakdown)}."
     for uplift in judged_run.uplifts:
         yield from _uplift(uplift, _which(uplift, judged_run), report)
-    if judged_run.kernels:
+    traced = judged_run.breakdown is not None and judged_run.breakdown.basis is Basis.TRACED
+    # Where traces time the classes, their kernels show nothing more, unless one takes too long.
+    if any(kernel.skewed or not traced for kernel in judged_run.kernels):
         yield _kernel_table(judged_run.kernels)
         yield (
-            "Summed over ranks and profiles. mean / roof: only where the mean is over three times "
-            "the roof and over twice the class's time."
+            "Summed over ranks and profiles. reachable us: of the largest message, for a kernel "
+            "that serves one size or takes too long. Too long: the mean is over three times that, "
+            "and over twice the class's time."
         )
-        sources = "; ".join(dict.fromkeys(map(largest_message, judged_run.kernels)))
-        yield f"largest message: of the classes that a kernel serves ({sources})."
+        sources = "; ".join(map(largest_message, judged_run.kernels))
+        yield f"largest message that each kernel serves, from the first row on: {sources}."
     if judged_run.metrics:
         yield _metric_table(judged_run.metrics)
         yield from _metric_words(judged_run.metrics)
@@ -166,12 +200,12 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
 _CLASS_COLUMNS = [
     ("class", NUMBER), ("op", TEXT), ("size", NUMBER), ("calls", NUMBER), ("measured us", NUMBER),
     ("GB/s", NUMBER), ("reachable", NUMBER), ("limit", NUMBER), ("eff %", NUMBER),
-    ("regime", TEXT), ("% time", NUMBER), ("saves s", NUMBER), ("ceiling", TEXT),
+    ("regime", TEXT), ("% time", NUMBER), ("saves", NUMBER), ("reachable of", TEXT),
 ]  # fmt: skip
 _MEASURED_COLUMNS = [
     ("class", NUMBER), ("op", TEXT), ("size", NUMBER), ("type", TEXT), ("in-place", TEXT),
     ("measured us", NUMBER), ("GB/s", NUMBER), ("reachable", NUMBER), ("limit", NUMBER),
-    ("eff %", NUMBER), ("regime", TEXT), ("ceiling", TEXT),
+    ("eff %", NUMBER), ("regime", TEXT), ("reachable of", TEXT),
 ]  # fmt: skip
 
 
@@ -191,38 +225,51 @@ def _classes(rows: Sequence[JudgedClass], judged_run: Judgement) -> Iterable[str
     label = f" with label {judged_run.label}" if judged_run.label else ""
     roofs = {row.roof.name for row in rows if row.roof}
     if any(row.calls for row in rows):
-        cells = (_class_cells(row) for row in rows)
-        yield _without_the_only_roof(table(_CLASS_COLUMNS, cells, origins), roofs)
+        per_step = any(row.step_saving_ns is not None for row in rows)
+        saves = ("saves ms/step" if per_step else "saves device s", NUMBER)
+        columns = [saves if title == "saves" else (title, kind) for title, kind in _CLASS_COLUMNS]
+        cells = (_class_cells(row, per_step=per_step) for row in rows)
+        yield _without_the_only_roof(table(columns, cells, origins), roofs)
         guessed = any(
             row.time_share is not None and row.measured_ns is None and not row.kernel_ns
             for row in rows
         )
-        at_roof = "; a class without a time counts with its roof time" if guessed else ""
-        yield (
-            f"measured: median{label}, or the transfer in the job. GB/s: its bus bandwidth. "
-            "reachable: bandwidth of the library's algorithms at that size, GB/s. limit: "
-            "limit of the fabric. eff: reachable time / measured time. % time: share of the "
-            f"collective time{at_roof}. saves: seconds above the roof (the time at the "
-            "ceiling), over all calls and devices, times the exposed part where traces show it."
+        at_roof = (
+            "; ~: of a class without a time, which counts with its reachable time"
+            if guessed
+            else ""
         )
+        time = "mean transfer in the job"
+        if any(row.measured_ns is not None and not row.in_job for row in rows):
+            time = f"median{label}"
+            time += ", or the mean transfer in the job" * any(row.in_job for row in rows)
+        yield (
+            f"measured: {time}. GB/s: its bus bandwidth. "
+            "reachable: bandwidth of the library's algorithms at that size, GB/s. limit: "
+            "what the links allow, GB/s. eff: reachable time / measured time. regime: what takes "
+            "most of the time: bandwidth, latency, or waiting for the last rank. % time: share of "
+            f"the collective time{at_roof}. saves: {_SAVES[per_step]}."
+        )
+        if not roofs:
+            yield f"Reachable speeds are not known. To get them: collscope {_NAME_SYSTEM}."
     else:
         cells = (_measured_cells(row) for row in rows)
         yield _without_the_only_roof(table(_MEASURED_COLUMNS, cells, origins), roofs)
         yield (
             f"measured: median{label}. GB/s: its bus bandwidth. reachable: bandwidth of the "
-            "library's algorithms at that size, GB/s. limit: limit of the fabric. eff: "
+            "library's algorithms at that size, GB/s. limit: what the links allow, GB/s. eff: "
             "reachable time / measured time."
         )
     if len(roofs) == 1:
-        yield f"ceiling: {roofs.pop()}."
+        yield f"Reachable speeds: {_source_words(roofs.pop(), named=judged_run.named)}."
     ranges = [
-        f"class {row.class_id} {slow:.4g} to {fast:.4g}"
+        f"class {row.class_id}: {slow:.4g} to {fast:.4g}"
         for row in rows
         if row.roof is not None and row.roof.range_gbps is not None
         for slow, fast in [row.roof.range_gbps]
     ]
     if ranges:
-        yield f"range of reachable, GB/s: {'; '.join(ranges)}."
+        yield f"Range of reachable, GB/s: {'; '.join(ranges)}."
     if any(row.contention is not None for row in rows):
         names = [("class", NUMBER), ("in the job us", NUMBER), ("waiting us", NUMBER)]
         compared = [row for row in rows if row.contention is not None]
@@ -237,6 +284,16 @@ def _classes(rows: Sequence[JudgedClass], judged_run: Judgement) -> Iterable[str
     yield from _remarks(rows)
 
 
+def _source_words(name: str, *, named: bool) -> str:
+    """Where reachable speeds are from."""
+    if not name.endswith(_REACHABLE):
+        return name
+    system = f"those of system {name.removesuffix(_REACHABLE)}"
+    if named:
+        return f"{system}, as given by --system"
+    return f"{system}, which the traced GPUs are of (--system names another)"
+
+
 def _without_the_only_roof(found: Table, roofs: Collection[str]) -> Table:
     """The table without its last column, `ceiling`, unless the rows have several."""
     if len(roofs) > 1:
@@ -244,11 +301,19 @@ def _without_the_only_roof(found: Table, roofs: Collection[str]) -> Table:
     return replace(found, columns=found.columns[:-1], rows=tuple(row[:-1] for row in found.rows))
 
 
-def _class_cells(row: JudgedClass) -> tuple[object, ...]:
+def _class_cells(row: JudgedClass, *, per_step: bool) -> tuple[object, ...]:
+    saves = scaled(row.step_saving_ns, 1e6) if per_step else scaled(row.recoverable_ns, 1e9)
     return (
-        *_name_cells(row), row.calls, *_speed_cells(row), percent(row.time_share),
-        scaled(row.recoverable_ns, 1e9), row.roof and row.roof.name,
+        *_name_cells(row), row.calls, *_speed_cells(row), _share_cell(row),
+        saves, row.roof and row.roof.name,
     )  # fmt: skip
+
+
+def _share_cell(row: JudgedClass) -> str | None:
+    """Share of the collective time; ~: by a reachable time alone."""
+    share = percent(row.time_share)
+    guessed = row.measured_ns is None and not row.kernel_ns
+    return f"~{share}" if share is not None and guessed else share
 
 
 def _measured_cells(row: JudgedClass) -> tuple[object, ...]:
@@ -287,7 +352,8 @@ def _remarks(rows: Sequence[JudgedClass]) -> Iterable[str]:
         for text in (*marks, *assumed, *((row.why,) if row.why else ())):
             about[text].append(row.class_id)
     for text, ids in about.items():
-        which = "all classes" if len(ids) == len(rows) else f"class {compact_ranges(ids)}"
+        which = f"class{'es' * (len(ids) > 1)} {compact_ranges(ids)}"
+        which = "all classes" if len(ids) == len(rows) > 1 else which
         yield f"{which}: {text.rstrip('.')}."
 
 
@@ -300,19 +366,27 @@ def basis_words(found: Breakdown) -> str:
 
 
 def _breakdown_table(found: Breakdown) -> Table:
-    columns = [("part", TEXT), ("device s", NUMBER), ("%", NUMBER), ("from", TEXT)]
+    """Parts in ms of the traces, as their other tables; of all calls in device seconds."""
+    traced = found.basis is Basis.TRACED
+    unit, ns_per_unit = ("ms", 1e6) if traced else ("device s", 1e9)
+    columns = [("part", TEXT), (unit, NUMBER), ("%", NUMBER), ("from", TEXT)]
     total_ns = found.device_ns
     rows = [
-        (name, scaled(ns, 1e9), percent(None if ns is None or not total_ns else ns / total_ns), why)
+        (name, scaled(ns, ns_per_unit), _tenths(None if ns is None else ns / (total_ns or 1)), why)
         for name, ns, why in _parts(found)
     ]
-    return table(columns, [*rows, ("collective time", total_ns / 1e9, "100.00", None)])
+    source = "over all devices" if not traced else None
+    return table(columns, [*rows, ("collective time", total_ns / ns_per_unit, "100.0", source)])
+
+
+def _tenths(ratio: float | None) -> str | None:
+    return None if ratio is None else f"{100 * ratio:.1f}"
 
 
 def _parts(found: Breakdown) -> Iterable[tuple[str, float | None, str]]:
     """Name, ns, and what they were computed from or why they are not known."""
-    in_job = found.basis is Basis.IN_JOB
-    no_roof = "not known: no roof (--system NAME, or --system fit)"
+    in_job = found.basis in (Basis.IN_JOB, Basis.TRACED)
+    no_roof = f"not known: name the system ({_NAME_SYSTEM})"
     if found.roofs:
         no_roof = "not known: nothing measured on GPUs (collscope replay, collscope ingest csv)"
     contention = "not known: no replay; contained in tunable" if in_job else _INSIDE
@@ -320,51 +394,65 @@ def _parts(found: Breakdown) -> Iterable[tuple[str, float | None, str]]:
         contention = "transfer in the job - measured alone"
     yield "wait", found.wait_ns, "kernel time before the last rank arrived" if in_job else _INSIDE
     yield "contention", found.contention_ns, contention
-    yield "tunable", found.tunable_ns, no_roof if found.tunable_ns is None else "measured - roof"
-    yield "roof", found.roof_ns, no_roof if found.roof_ns is None else "roof x calls"
-    yield "unjudged", found.unjudged_ns, "classes without a measurement or a roof"
+    if found.unknown_ns:
+        yield "wait or transfer", found.unknown_ns, "calls that are not in every rank's trace"
+    tunable = no_roof if found.tunable_ns is None else "measured - reachable"
+    yield "tunable", found.tunable_ns, tunable
+    yield "reachable", found.roof_ns, no_roof if found.roof_ns is None else "reachable x calls"
+    rest = "transfer of classes without a reachable speed"
+    if found.basis is not Basis.TRACED:
+        rest = "classes that were not measured, or have no reachable speed"
+    yield "unjudged", found.unjudged_ns, rest
 
 
 def _uplift(found: Uplift, which: str, report: Report) -> Iterable[str | Item]:
-    lines = [
-        f"saved: {100 * found.saved:.2f} % of the denominator; {100 * found.judged:.1f} % of the "
-        f"collective time is judged; {_gain(found.gain_if_alike)} faster if all of it is as "
-        "efficient as the judged part",
-    ]
-    if found.gain_skewed_low is not None and found.gain_skewed_high is not None:
+    lines = []
+    if found.judged < ALL_JUDGED:
+        alike = 100 * shorter_by(found.gain_if_alike)
         lines.append(
-            f"{_between(found.gain_skewed_low, found.gain_skewed_high)} without the waiting "
-            "of skewed kernels (transfers at the roof, or three times slower)"
+            f"{100 * found.judged:.1f} % of the collective time is judged; {alike:.1f} % shorter "
+            "if the rest is as far from its reachable speed"
+        )
+    if found.gain_skewed_low is not None and found.gain_skewed_high is not None:
+        low, high = map(shorter_by, (found.gain_skewed_low, found.gain_skewed_high))
+        lines.append(
+            f"{_between(low, high)} shorter without the waiting "
+            "of skewed kernels (transfers at the reachable speed, or three times slower)"
         )
     free = "if transfers took no time, with waiting and compute as now"
     if not found.in_job:
         free = "if collectives took no time, with compute as now"
-    lines.append(f"ceiling: {_at_most(found)} {free}")
+    lines.append(f"{_at_most(found)} shorter {free}")
     lines.append(f"denominator: {fraction_words(found.fraction, report.shares)}")
     lines += [f"assumed: {note.text}" for note in found.assumptions]
-    head = f"Expected gain of the whole job{which}: {''.join(gain_words(found))}."
+    shorter, between = shorter_words(found)
+    what = "a recorded step" if found.fraction.of_steps else "the whole job"
+    head = f"At the reachable speed {what}{which} would be {shorter} shorter{between}."
     yield Item(head, tuple(f"{line}." for line in lines))
 
 
 def largest_message(kernel: ProfileKernel) -> str:
     """Where the largest message comes from that a kernel can serve."""
     if kernel.served_class is None:
-        return "RCCL's stock MSCCL algorithms (not valid with other algorithm files)"
+        return "RCCL's stock MSCCL algorithms, if no other algorithm files are used"
     return f"class {kernel.served_class}"
 
 
 def _kernel_table(rows: Sequence[ProfileKernel]) -> Table:
     columns = [
         ("kernel of the profile", NAME), ("% GPU time", NUMBER), ("mean us", NUMBER),
-        ("largest message", NUMBER), ("roof us", NUMBER), ("mean / roof", NUMBER), ("", TEXT),
+        ("largest message", NUMBER), ("reachable us", NUMBER), ("mean / reachable", NUMBER),
+        ("remark", TEXT),
     ]  # fmt: skip
     return table(
         columns,
         (
             (
                 k.name, percent(k.share), k.mean_ns / 1000, format_size(k.served_bytes),
-                k.roof_ns / 1000, k.mean_ns / k.roof_ns if k.skewed else None,
-                "waits" if k.skewed else "",
+                # The mean over several sizes does not compare with the time of the largest.
+                k.roof_ns / 1000 if k.skewed or not k.several_sizes else None,
+                k.mean_ns / k.roof_ns if k.skewed else None,
+                "too long" if k.skewed else "",
             )
             for k in rows
         ),
@@ -434,16 +522,39 @@ def _between(low: float, high: float) -> str:
     return f"{100 * low:.{digits}f} to {100 * high:.{digits}f} %"
 
 
-def gain_words(found: Uplift) -> tuple[str, str]:
-    """The expected gain of a job, and behind it its range."""
+def shorter_by(gain: float) -> float:
+    """Part of the time that goes away where the job becomes faster by `gain`.
+
+    >>> round(shorter_by(0.25), 12)
+    0.2
+    """
+    return gain / (1 + gain)
+
+
+def shorter_words(found: Uplift) -> tuple[str, str]:
+    """By how much the job would be shorter, and behind it its range."""
+    gain = shorter_by(found.gain)
     if found.low is None or found.high is None:
-        return _gain(found.gain), ""
-    digits = decimals(100 * found.low, 100 * found.high)
-    return f"{100 * found.gain:.{digits}f} %", f" ({_between(found.low, found.high)})"
+        return f"{100 * gain:.1f} %", ""
+    low, high = shorter_by(found.low), shorter_by(found.high)
+    digits = decimals(100 * low, 100 * high)
+    between = _between(low, high)
+    if _has_no_lower_end(found):
+        between = f"at most {100 * high:.{digits}f} %"
+    return f"{100 * gain:.{digits}f} %", f" ({between})"
+
+
+def _has_no_lower_end(found: Uplift) -> bool:
+    """Whether no class was measured alone: other work may slow all of them in the job."""
+    return any(
+        note.code == "judged_in_job" and note.values["classes"] == note.values["of"]
+        for note in found.assumptions
+    )
 
 
 def most_words(found: Uplift) -> str:
-    """The upper end of the expected gain, as `gain_words` has it."""
+    """The upper end of that, as `shorter_words` has it."""
     if found.low is None or found.high is None:
-        return _gain(found.gain)
-    return f"{100 * found.high:.{decimals(100 * found.low, 100 * found.high)}f} %"
+        return shorter_words(found)[0]
+    low, high = shorter_by(found.low), shorter_by(found.high)
+    return f"{100 * high:.{decimals(100 * low, 100 * high)}f} %"

@@ -15,6 +15,7 @@ from collscope.reports.share.answer import Share, alike, hidden_percent
 _WALL = """
 SELECT TOTAL(span_ns), TOTAL(collective_ns), TOTAL(exposed_ns), COUNT(*),
     TOTAL(wait_ns) / TOTAL(wait_ns + transfer_ns + unknown_ns),
+    MIN(1, TOTAL(collective_ns) / NULLIF(TOTAL(duration_ns), 0)),
     EXISTS (SELECT 1 FROM call_times WHERE run = :run AND warm_up)
 FROM rank_times WHERE run = :run
 """
@@ -23,11 +24,14 @@ FROM rank_times WHERE run = :run
 class Fraction(msgspec.Struct, frozen=True):
     """How much of one job's time collectives take."""
 
-    # ratio: to the wall time of the traced ranks, to all kernels and copies of several profiles, or
-    # to what one profile's share is of
+    # ratio: to the steps or the wall time of the traced ranks, to all kernels and copies of several
+    # profiles, or to what one profile's share is of
     value: float
     ranks: int | None = None  # that were traced; None where profiles give it
     warm_up: bool = False  # left out of the ranks' wall time
+    # time in which collectives ran on the traced ranks / their summed time
+    at_once: float = 1.0
+    of_steps: bool = False  # the ratio is to the whole steps of the traced ranks
     hidden: float = 0.0  # ratio that an excerpt does not list, and that may be collectives too
     exposure: float | None = None  # part of it that compute does not hide; None: not known
     waiting: float = 0.0  # part of it that is known to be waiting
@@ -44,12 +48,17 @@ def fractions_of(
     are named after different `jobs`; pasted tables and excerpts stand for themselves.
     """
     found = connection.execute(_WALL, {"run": run}).fetchone()
-    span, collective, exposed, ranks, waiting, warm_up = found
+    span, collective, exposed, ranks, waiting, at_once, warm_up = found
     if span and collective:
         exposure = exposed / collective
         return (
             Fraction(
-                collective / span, ranks, bool(warm_up), exposure=exposure, waiting=waiting or 0.0
+                collective / span,
+                ranks,
+                bool(warm_up),
+                exposure=exposure,
+                waiting=waiting or 0.0,
+                at_once=1.0 if at_once is None else at_once,
             ),
         )
     groups: dict[str | None, list[Share]] = {}
@@ -75,6 +84,7 @@ def _fractions_of_job(job: str | None, shares: Sequence[Share]) -> Iterable[Frac
 class Basis(Enum):
     """What the collective time comes from."""
 
+    TRACED = "traced"  # kernels of collectives in the traces
     IN_JOB = "in_job"  # transfer and waiting in the job, of all calls of their classes
     SEEN = "seen"  # the profiles', spread over the classes by the kernels that were seen
     EXPECTED = "expected"  # the profiles', spread over the classes by calls and expected time
@@ -87,22 +97,31 @@ class Breakdown(msgspec.Struct, frozen=True):
     device_ns: float
     basis: Basis
     left_out: int  # classes without a time of this basis
+    unknown_ns: float  # in the traces: waiting or transfer, not known which
     wait_ns: float | None
     contention_ns: float | None
     tunable_ns: float | None
-    roof_ns: float | None
+    roof_ns: float | None  # at the reachable speed
     unjudged_ns: float
     compared: bool  # classes have both a time in the job and one alone
-    roofs: bool  # some class has a roof
+    roofs: bool  # some class has a reachable speed
 
 
-def break_down(judged: Sequence[Judged], shares: Sequence[Share]) -> Breakdown | None:
+def break_down(
+    judged: Sequence[Judged], shares: Sequence[Share], *, traced: bool = False
+) -> Breakdown | None:
     """Parts of the collective time over all devices; None when no class has any time.
+
+    traced  the kernels in the traces are the whole
 
     In the job where kernel times are known; else the profiles' collective time, spread over the
     classes by their expected times; else the time the classes took alone.
     """
     timed = [j for j in judged if j.job_ns is not None]
+    if timed and traced:
+        shown = [j for j in judged if j.device_ns]
+        total_ns = sum(j.device_ns or 0.0 for j in shown)
+        return _parts(shown, total_ns, 1.0, Basis.TRACED, len(judged) - len(shown))
     if timed:
         total_ns = sum(j.device_ns or 0.0 for j in timed)
         return _parts(timed, total_ns, 1.0, Basis.IN_JOB, len(judged) - len(timed))
@@ -126,22 +145,31 @@ def _parts(
     """Sums over classes; `scale` turns their expected times into those of `whole`."""
     in_job = any(j.job_ns is not None for j in judged)
     compared = any(j.job_ns is not None and j.alone_ns is not None for j in judged)
-    wait = sum(j.executions * (j.row.wait_ns or 0.0) for j in judged)
-    contention = tunable = roof = 0.0
+    traced = basis is Basis.TRACED
+    unknown = float(sum(j.unsplit_ns for j in judged)) if traced else 0.0
+    wait = contention = tunable = roof = 0.0
     for j in judged:
+        calls = j.executions * scale
+        waited = calls * (j.row.wait_ns or 0.0)
+        if traced:
+            waited = (j.row.kernel_observations or 0) * (j.row.wait_ns or 0.0)
+            # Kernels of unknown waiting stand apart; some end a little before their call does.
+            transferred = (j.row.split_ns or 0) - waited
+            calls = transferred / j.row.transfer_ns if j.row.transfer_ns else 0.0
+        wait += waited
         parts = j.split
         if parts is not None:
-            calls = j.executions * scale
             contention += parts.contention * calls
             tunable += parts.tunable * calls
             roof += parts.roof * calls
-    rest = total_ns - (wait if in_job else 0.0) - contention - tunable - roof
+    rest = total_ns - (wait if in_job else 0.0) - contention - tunable - roof - unknown
     unjudged = rest if rest > 1e-9 * total_ns else 0.0  # below that it is rounding
     known = any(j.roof is not None and j.least_ns is not None for j in judged)
     return Breakdown(
         device_ns=total_ns,
         basis=basis,
         left_out=left_out,
+        unknown_ns=unknown,
         wait_ns=wait if in_job else None,
         contention_ns=contention if compared and known else None,
         tunable_ns=tunable if known else None,

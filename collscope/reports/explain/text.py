@@ -36,10 +36,10 @@ _DOUBTS = {
     "spread": "variation of the transfers",
     "unswapped": "collectives not comparable",
 }
-_MEANS = (
-    "Times are transfer times of a call. They are medians, but means where the size is unknown:"
-    " such a row mixes calls of several sizes."
+_MEDIANS = (
+    "The simulation gives each run the transfers of the other. Times are medians over these calls."
 )
+_MEANS = "They are means where the size is unknown: such a row mixes calls of several sizes."
 _OF_A_STEP = "launches, ms: of one step; ms is the summed time of these launches."
 # Parts smaller than this share of the largest one, or of the step, are left to the table.
 _NOTABLE, _SMALL = 0.2, 0.01
@@ -95,8 +95,9 @@ def _sections(explanation: Explained) -> list[Section]:
     sections.append(Section("Basis", tuple(_basis(explanation))))
     if explanation.classes:
         mixed = any(c.collective_class.size_bytes is None for c in explanation.classes)
-        body: tuple[str | Table, ...] = (_class_table(explanation), *((_MEANS,) if mixed else ()))
-        sections.append(Section("Collective times that were swapped", body))
+        words = " ".join((_MEDIANS, *((_MEANS,) if mixed else ())))
+        body = (_class_table(explanation), words)
+        sections.append(Section("Transfers of collectives in both runs", body))
     return sections
 
 

@@ -14,8 +14,8 @@ def origin_words(origin: TimesFrom) -> str:
     """Where times come from."""
     words = {
         "measurements": f"measurements with label {origin.name}",
-        "traces": f"the traces of run {origin.name}",
-        "system": f"the roof of {origin.name}",
+        "traces": f"the collectives of run {origin.name}",
+        "system": f"the reachable speed of {origin.name}",
         "ceiling": origin.name,
     }[origin.kind]
     return words if origin.against is None else f"{words} against {origin_words(origin.against)}"

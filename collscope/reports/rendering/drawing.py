@@ -264,9 +264,9 @@ def log_axis(axis: Axes, which: str) -> None:
 
 WAITING = "waiting for a late rank"
 PARTS = {  # of the bars, with colour and hatch: none that an operation has
-    "at the roof": ("#8C959F", ""),
-    "above the roof: possible saving": ("#5E3C99", ""),
+    "at the reachable speed": ("#8C959F", ""),
+    "above it: possible saving": ("#5E3C99", ""),
     "slower in the job than alone": ("#9A86C4", "//"),
     WAITING: ("#CC79A7", ".."),
-    "not judged": ("#D0D7DE", ""),
+    "not judged, or not known": ("#D0D7DE", ""),
 }

@@ -10,8 +10,10 @@ from collscope.reports.rendering.origin import Origin
 from collscope.units import count
 from collscope.writing import one_line, visible
 
-# Kinds of column; words are not cut, of names the middle is; bars of # are drawn by pages.
+# Kinds of column; words are not cut, of names the middle is; bars of # are drawn by pages; prose
+# goes on in further lines.
 TEXT, PATH, NAME, WORD, NUMBER, BAR = "text", "path", "name", "word", "number", "bar"
+PROSE = "prose"
 
 
 class Column(msgspec.Struct, frozen=True):

@@ -53,6 +53,12 @@ _RECORDED = {
 }  # fmt: skip
 
 
+def note_sentence(note: Note) -> str:
+    """The same with its full stop, as a line of its own."""
+    words = note_words(note)
+    return words if words.endswith((".", ":")) else f"{words}."
+
+
 def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case for each kind
     """A remark in a sentence."""
     match note:
@@ -136,20 +142,20 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
         case UnlikeProfilers(values):
             listed = ", ".join(f"{run}: {_RECORDED[profiler]}" for run, profiler in values)
             return (
-                f"the profilers recorded different things ({listed}), so their cost on the "
+                f"The profilers recorded different things ({listed}), so their cost on the "
                 "hosts differs too"
             )
         case GroupsInferred(groups):
             return inferred_groups(groups)
         case OneRecording():
-            return "the runs hold the same recording: all times in their traces are equal"
+            return "The runs hold the same recording: all times in their traces are equal"
         case OneRecordingEach(host):
             extra = (
                 f"; {100 * HOST_STARTS:.0f} % of the host speed, and the hosts limit up to "
                 f"{100 * host:.0f} % of a step here"
             )
             return (
-                "each run was recorded once: the variation between recordings of one job is "
+                "Each run was recorded once: the variation between recordings of one job is "
                 f"assumed, not measured: {100 * LAUNCH_NOISE:.0f} % of a transfer, "
                 f"{100 * STARTS:.0f} % of a step{extra * (host >= 0.05)}"
             )

@@ -30,6 +30,8 @@ def fraction_words(fraction: Fraction, shares: Sequence[Share]) -> str:
     """What the collective share of a job's time is of; `shares` are those of the run."""
     if fraction.ranks is not None:
         warm_up = ", warm-up left out" * fraction.warm_up
+        if fraction.of_steps:
+            return f"whole steps of {count(fraction.ranks, 'traced rank')}"
         return f"wall time of {count(fraction.ranks, 'traced rank')}{warm_up}"
     if len(fraction.profiles) > 1:
         return f"all kernels and copies of {len(fraction.profiles)} profiles together"
@@ -60,3 +62,13 @@ def range_words(shares: Sequence[Share]) -> str:
         return f"at least {least:.2f} %"
     # Of an excerpt without collectives, what is not listed.
     return f"{least:.2f} to {max(share.percent or hidden_percent(share) for share in known):.2f} %"
+
+
+def waiting_words(wait_ns: float, unknown_ns: float, kernel_ns: float) -> str:
+    """The part of the kernels' time that is waiting: a range where some may be transfer.
+
+    >>> waiting_words(60, 0, 100), waiting_words(60, 10, 100), waiting_words(60, 0.01, 100)
+    ('60.0 %', '60.0 to 70.0 %', '60.0 %')
+    """
+    low, high = (f"{100 * ns / kernel_ns:.1f}" for ns in (wait_ns, wait_ns + unknown_ns))
+    return f"{low} %" if low == high else f"{low} to {high} %"

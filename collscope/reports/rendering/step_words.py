@@ -30,15 +30,15 @@ _PARTS = {
 }
 _STEP_FROM = {
     "marks": "marked by the profiler",
-    "graphs": "by launches of graphs",
-    "kernels": "by recurring kernels",
-    "period": "by recurring collectives",
+    "graphs": "(found by launches of graphs)",
+    "kernels": "(found by recurring kernels)",
+    "period": "(found by recurring collectives)",
     "given": "as given at ingest",
 }
 _PARTS_NOTE = (
-    "us a step: means over the steps and the ranks; the step itself is that of the rank with "
-    "the longest steps. All rows but the second are as recorded, with the profiler. Waiting "
-    "is summed over the collectives. The variation of waiting, exposed and idle time between "
+    "us a step. The step is the mean of the rank with the longest steps; all other rows are means "
+    "over steps and ranks. All rows but the second are as recorded, with the profiler. Waiting is "
+    "summed over the collectives. The variation of waiting, exposed and idle time between "
     "two recordings is not known, so they have no interval."
 )
 _RANKS_NOTE = (
@@ -112,7 +112,11 @@ def _profiler(traced: TracedParts) -> Iterator[str]:
 
 
 def _kernels(traced: TracedParts, short: Mapping[str, str], ratios: bool) -> Iterator[str | Table]:
-    yield "us a step with its waiting, the mean over the ranks. Like waiting, it has no interval."
+    yield (
+        "Kernel time with waiting, us a step, the mean over the ranks. A rank's kernel can end "
+        "before the call does on the last rank, so it can be shorter than the transfer. There is "
+        "no interval, because the variation of waiting is not known."
+    )
     columns = [("class", TEXT), ("size B", NUMBER), ("ranks", NUMBER)]
     for place, label in enumerate(short.values()):
         columns.append((f"{label} us", NUMBER))
@@ -161,7 +165,8 @@ def _part_table(parts: Sequence[PartComparison], short: Mapping[str, str], ratio
     for part in parts:
         row: list[object] = [_PARTS[part.part], *([part.rank] if part.rank is not None else [])]
         for place, cell in enumerate(part.cells):
-            row.append(scaled(cell.time_ns, 1e3))
+            # A step without the profiler was not measured: the ratio alone is estimated.
+            row.append(None if part.part == "unprofiled" else scaled(cell.time_ns, 1e3))
             if place:
                 row += _ratio(cell) if ratios else (cell.speed_up, cell.low, cell.high)
         rows.append(row)
@@ -196,7 +201,7 @@ def without_profiler(
         if ratio is not None
     )
     if against:
-        against = f" With the variation of these steps, {against} as long as a step of '{first}'."
+        against = f" The ratio of the two, at 95 %: {against} as long as a step of '{first}'."
     return f"Without the profiler, and with run-to-run variation, {ranges}.{against}"
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 from collscope.reports.rendering.layout import (
     BAR,
     NAME,
     NUMBER,
     PATH,
+    PROSE,
     TEXT,
     Column,
     Item,
@@ -106,7 +108,8 @@ def _cut_texts(
     columns: Sequence[Column], widths: list[int], words: Sequence[int], width: int
 ) -> None:
     """Make columns of text narrower, the widest first, as far as that is needed and bearable."""
-    texts = [i for i, column in enumerate(columns) if column.kind in (TEXT, PATH, NAME, BAR)]
+    cut = (TEXT, PATH, NAME, BAR, PROSE)
+    texts = [i for i, column in enumerate(columns) if column.kind in cut]
     while _total(widths) > width:
         wide = [i for i in texts if widths[i] > max(_NARROWEST, words[i])]
         if not wide:
@@ -165,11 +168,24 @@ def _text_part(block: Table, widths: Sequence[int], part: Sequence[int]) -> list
     # All end on the same line, above the rule.
     filled = [[""] * (height - len(title)) + title for title in titles]
     heads = list(zip(*filled, strict=True))
-    rows = [[row[i] for i in part] for row in block.rows]
+    rows = [
+        line for row in block.rows for line in _row_lines(columns, widths, [row[i] for i in part])
+    ]
     return [
         _text_row(columns, widths, row)
         for row in (*heads, ["-" * width for width in widths], *rows)
     ]
+
+
+def _row_lines(
+    columns: Sequence[Column], widths: Sequence[int], row: Sequence[str]
+) -> Iterable[Sequence[str]]:
+    """A row in as many lines as its longest sentence needs."""
+    cells = [
+        folded(text, width) if column.kind == PROSE else [text]
+        for column, width, text in zip(columns, widths, row, strict=True)
+    ]
+    return zip_longest(*cells, fillvalue="")
 
 
 def _text_row(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str]) -> str:

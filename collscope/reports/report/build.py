@@ -17,7 +17,7 @@ from collscope.reports.calls.answer import (
 )
 from collscope.reports.coverage.answer import read_coverage, read_header
 from collscope.reports.coverage.text import find_gaps
-from collscope.reports.efficiency.answer import efficiency_of
+from collscope.reports.efficiency.answer import efficiency_of, traced_system
 from collscope.reports.efficiency.judged_classes import JudgedClass
 from collscope.reports.fabric.answer import read_facts, read_settings, read_transports
 from collscope.reports.hang.answer import read_hang
@@ -45,8 +45,9 @@ def build_report(
     run         label of the run
     top         how many classes and kernel names to keep, None for all; totals, histograms and
                 findings always cover all of them
-    system      whose roof the classes are judged by: a name or file as `collscope roofline
-                --system` takes them, or `fit` for the best measurements of the run
+    system      whose reachable speed the classes are judged by: a name or file as `collscope
+                roofline` takes it, or `fit` for the best measurements of the run; None: the system
+                of the traced GPUs
     label       of the measurements to judge; None: those of the most recent source
     step_ms     a step without the profiler, ms, where it was measured
     raises      InputError for an unknown system or label, NoVerdictError when there is nothing
@@ -57,7 +58,8 @@ def build_report(
     shares = read_shares(connection, run)
     communicators = communicator_rows(connection, run, totals, classes)
     transports = read_transports(connection, run, communicators)
-    answer = find_answer(connection, run, step_ms=step_ms, system=system)
+    judged_by = system or traced_system(connection, run)
+    answer = find_answer(connection, run, step_ms=step_ms, system=judged_by)
     report = Report(
         verdict=entries(answer),
         step=answer.step,
@@ -70,7 +72,9 @@ def build_report(
         transports=transports,
         settings=read_settings(connection, run),
         facts=read_facts(connection, run),
-        judgement=efficiency_of(connection, run, classes, shares, (system, label)),
+        judgement=efficiency_of(
+            connection, run, classes, shares, (judged_by, label), named=system is not None
+        ),
         timeline=TimelineReport.read(connection, run),
         hang=read_hang(connection, run),
         findings=(),

@@ -10,7 +10,7 @@ from collscope.reports.calls.page import sizes_figure
 from collscope.reports.coverage.text import NO_SIZES, sizes_remedy
 from collscope.reports.efficiency.judged_classes import JudgedClass
 from collscope.reports.efficiency.page import bars_figure, classes_figure, curve_figures
-from collscope.reports.efficiency.text import gain_words
+from collscope.reports.efficiency.text import shorter_words
 from collscope.reports.rendering.origin import origin, query
 from collscope.reports.rendering.page import Extras, Fact
 from collscope.reports.rendering.share_words import denominator, percent_words, range_words
@@ -74,17 +74,18 @@ def _facts(report: Report) -> Iterable[Fact]:
     ):  # fmt: skip
         yield _late(report)
     for uplift in report.judgement.uplifts:
-        gain, between = gain_words(uplift)
+        shorter, between = shorter_words(uplift)
         if (uplift.gain if uplift.high is None else uplift.high) < WORTH:
-            yield Fact("Tuning NCCL", "not worth it", f"the job would be {gain} faster{between}",
+            yield Fact("Tuning NCCL", "not worth it",
+                       f"the job would be {shorter} shorter{between}",
                        "Efficiency and gain")  # fmt: skip
             continue
         of = f"; {', '.join(uplift.fraction.profiles)}" if len(report.judgement.uplifts) > 1 else ""
-        yield Fact("Possible speed-up of the job", gain,
-                   f"if every measured class ran at its reachable speed{between}{of}",
+        yield Fact("At reachable speed", f"{shorter} shorter",
+                   f"the job, if every measured class ran at its reachable speed{between}{of}",
                    "Efficiency and gain")  # fmt: skip
     if no_sizes(report):
-        yield Fact("Possible speed-up of the job", "not known",
+        yield Fact("At reachable speed", "not known",
                    f"{NO_SIZES}; {sizes_remedy(report)}",
                    "Findings" if report.findings else "Classes")  # fmt: skip
     if report.findings and not named:
@@ -164,7 +165,7 @@ def _waits(row: JudgedClass) -> str:
 
 
 def _reached(row: JudgedClass) -> str:
-    """How far a class is from the reachable ceiling, after a comma; empty without a ceiling."""
+    """How far a class is from its reachable speed, after a comma; empty where none is known."""
     if row.efficiency is None:
         return ""
     if row.efficiency >= 1:

@@ -39,6 +39,7 @@ from collscope.reports.waiting.first_lines_text import (
     share_of_time_sentence,
     timeline_sentences,
     traced_ranks,
+    traced_share,
     withheld_sentences,
 )
 from collscope.reports.waiting.text import timeline_section
@@ -112,7 +113,7 @@ def _answer(report: Report) -> Iterable[str]:
     elif not header.calls:
         yield "No calls: the run has no log with COLL lines (collscope ingest log PATH)."
     if report.classes and report.classes[0].op is not Op.UNKNOWN:
-        yield f"Largest class: {_most(report.classes[0])}."
+        yield f"{_first_by(report)}: {_most(report.classes[0])}."
     if any(row.split_ns for row in report.classes) or (
         report.classes and all(row.kernel_ns for row in report.classes)
     ):
@@ -151,6 +152,9 @@ def _share_answer(report: Report) -> Iterable[str]:
             return
         yield f"Share of GPU time: not known ({why}; collscope ingest profile PATH)."
     elif len(traced) > 1:
+        if traced_share(report.timeline) is not None:
+            yield from _bound_alone(traced, idles or unsure)
+            return
         ranks = traced_ranks(report.timeline, len(report.timeline.ranks) or len(traced))
         yield _together(traced, f"{denominator_words} on {ranks}", idles or unsure)
     elif not traced and (len(shares) > MOST_PROFILES or alike(shares)):
@@ -168,10 +172,21 @@ def _bound_is_unsure(report: Report) -> bool:
     return bool(codes & set(BOUND_IN_DOUBT))
 
 
+def _bound_alone(shares: Sequence[Share], unsure: bool) -> Iterable[str]:
+    """What bounds the job, where the line above has the share of the traced time."""
+    bound = None if unsure else _common_bound(shares)
+    if bound is not None:
+        yield f"{BOUND_WORDS[bound]}, by the share of GPU time on every rank (see that section)."
+
+
+def _common_bound(shares: Sequence[Share]) -> Bound | None:
+    bounds = {bound_by(share) for share in shares}
+    return bounds.pop() if len(bounds) == 1 else None
+
+
 def _together(shares: Sequence[Share], denominator_words: str, unsure: bool) -> str:
     """One sentence over the ranks of a job; the bound is named if all ranks agree."""
-    bounds = {None if unsure else bound_by(share) for share in shares}
-    bound = bounds.pop() if len(bounds) == 1 else None
+    bound = None if unsure else _common_bound(shares)
     return f"{_collectives(bound)} take {_range(shares, denominator_words)}."
 
 
@@ -212,12 +227,22 @@ def _size(header: Header, *, at_least: bool) -> str:
     return f"{sentence[0].upper()}{sentence[1:]}"
 
 
+def _first_by(report: Report) -> str:
+    """What the first class has the most of."""
+    first = report.classes[0]
+    if all(row.kernel_ns for row in report.classes):
+        return "Class with the most kernel time"
+    return "Class with the most transfer and waiting" if first.split_ns else "Largest class"
+
+
 def _most(row: ClassRow) -> str:
     # the first class is the largest part of this: time where it is known, else bytes
     part = ""
     if row.kernel_ns:
-        seen = f" in {row.seen_calls} timed calls" * ((row.seen_calls or row.calls) < row.calls)
-        part = f", {format_time(row.kernel_ns)} of kernel time{seen}"
+        part = f", {format_time(row.kernel_ns)} over all ranks"
+        if (row.seen_calls or row.calls) < row.calls:
+            timed = f"the {row.seen_calls} timed ones take {format_time(row.kernel_ns)}"
+            part = f"; {timed} over all ranks"
     elif row.share_of_bytes is not None:
         part = f", {100 * row.share_of_bytes:.1f} % of the run's bytes"
     return f"{class_words(row)}, {count(row.calls, 'call')}{part}"

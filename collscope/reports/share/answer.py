@@ -49,6 +49,17 @@ ORDER BY SUM(count) DESC, excerpt
 """
 
 
+_WARM_UP = """
+WITH warm AS (
+    SELECT k.source_id, COUNT(*) AS calls FROM kernels k
+    JOIN call_times t ON t.run = k.run AND t.call_id = k.call_id
+    WHERE k.run = :run AND t.warm_up GROUP BY k.source_id)
+SELECT w.source_id, w.calls, SUM(r.calls) FROM warm w
+JOIN traces t ON t.run = :run AND t.source_id = w.source_id AND t.used
+JOIN rank_times r ON r.run = t.run AND r.rank = t.rank GROUP BY w.source_id
+"""
+
+
 class Whole(Enum):
     """What a share is of."""
 
@@ -115,6 +126,8 @@ class Share(msgspec.Struct, frozen=True):
     families: tuple[FamilyShare, ...]
     kernels: tuple[KernelShare, ...]
     kernels_total: int  # collective kernel names before the cut to the top ones
+    # its calls that other sums leave out as warm-up, by the traces of other ranks
+    warm_up_calls: int
     unclassified: tuple[UnclassifiedName, ...]
 
 
@@ -152,11 +165,24 @@ def read_shares(connection: sqlite3.Connection, run: str) -> tuple[Share, ...]:
         names[path].append(UnclassifiedName(name, calls))
     given = {"run": run, "unknown": json.dumps(TIMES_UNKNOWN)}
     profiles = {key: _Profile(*columns) for key, *columns in connection.execute(_SHARES, given)}
+    warm_up = {key: (own, calls) for key, own, calls in connection.execute(_WARM_UP, {"run": run})}
     return tuple(
-        _share(profile, totals[source_id], names[profile.source])
+        _share(
+            profile, totals[source_id], names[profile.source],
+            _included(profile.collective_calls, *warm_up.get(source_id, (0, 0))),
+        )
         for source_id, profile in _one_per_process(profiles, totals).items()
         if not _copies_alone(profile)
-    )
+    )  # fmt: skip
+
+
+def _included(counted: int, warm_up: int, others: int) -> int:
+    """Warm-up calls among those counted.
+
+    warm_up  of the source, by all traces of the run
+    others   calls of the source's ranks that are no warm-up
+    """
+    return max(0, min(warm_up, counted - others))
 
 
 def _one_per_process(
@@ -192,6 +218,7 @@ def _share(
     profile: _Profile,
     totals: Sequence[_Total],
     unclassified: Sequence[UnclassifiedName],
+    warm_up_calls: int,
 ) -> Share:
     coverage = profile.reported_coverage
     partial = _partial(profile)
@@ -219,6 +246,7 @@ def _share(
         families=_families(kernels),
         kernels=kernels,
         kernels_total=len(kernels),
+        warm_up_calls=warm_up_calls,
         unclassified=tuple(unclassified),
     )
 

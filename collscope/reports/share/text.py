@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from collscope.kernel_names import classify
 from collscope.reports.rendering.layout import (
     MOST_ROWS,
     NAME,
@@ -22,6 +23,10 @@ from collscope.reports.share.recorded_text import recorded_tables
 from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import count
 
+_NAMES = (
+    "Algorithm and protocol in a kernel's name are only a hint: one kernel serves several. TUNING "
+    "lines of a log show the choice (section Classes)."
+)
 MOST_PROFILES = 4  # profiles named in the first lines
 
 
@@ -53,30 +58,48 @@ def share_section(report: Report) -> Iterable[str | Table]:
             f"The tables show the kernels of {largest.source}, the profile with the largest share."
         )
         shares = (largest,)
+    if any(_names_protocol(kernel.name) for share in shares for kernel in share.kernels):
+        yield _NAMES
     for share in shares:
-        yield f"{share.source} ({share.dialect}): {share_sentence(share)}."
-        if share.partial:
-            yield (
-                f"The table is an excerpt ({share.reported_coverage:.2f} % of its total), so "
-                "the printed percentages are used."
-            )
-        elif share.share_of_kernels is not None and share.kernel_ns != share.busy_ns:
-            yield f"Of kernels only, without copies: {100 * share.share_of_kernels:.2f} %."
-        if share.kernels:
-            yield _family_table(share)
-            yield _kernel_table(share)
-        if share.kernels_total > len(share.kernels):
-            more = count(share.kernels_total - len(share.kernels), "more kernel name")
-            yield f"{more} not shown."
-        for unclassified in share.unclassified:
-            yield (
-                "Not counted, because the name contains 'ccl' but is not a known collective: "
-                f"{unclassified.name} ({count(unclassified.calls, 'call')})."
-            )
+        yield from _one_share(share)
+
+
+def _one_share(share: Share) -> Iterable[str | Table]:
+    """The share of one profile, and where it comes from."""
+    yield f"{share.source} ({share.dialect}): {share_sentence(share)}."
+    if share.partial:
+        yield (
+            f"The table is an excerpt ({share.reported_coverage:.2f} % of its total), so "
+            "the printed percentages are used."
+        )
+    elif share.share_of_kernels is not None and share.kernel_ns != share.busy_ns:
+        yield f"Of kernels only, without copies: {100 * share.share_of_kernels:.2f} %."
+    if share.warm_up_calls:
+        yield (
+            f"The table includes {count(share.warm_up_calls, 'warm-up call')}, which other "
+            "sections leave out: only other ranks' traces show that "
+            f"{'it is' if share.warm_up_calls == 1 else 'they are'} warm-up."
+        )
+    if share.kernels:
+        yield _family_table(share)
+        yield _kernel_table(share)
+    if share.kernels_total > len(share.kernels):
+        more = count(share.kernels_total - len(share.kernels), "more kernel name")
+        yield f"{more} not shown."
+    for unclassified in share.unclassified:
+        yield (
+            "Not counted, because the name contains 'ccl' but is not a known collective: "
+            f"{unclassified.name} ({count(unclassified.calls, 'call')})."
+        )
+
+
+def _names_protocol(name: str) -> bool:
+    hints = classify(name)
+    return hints is not None and hints.protocol_hint is not None
 
 
 def _shares_table(shares: Sequence[Share]) -> Table:
-    columns = [("profile", PATH), ("calls", NUMBER), ("time ms", NUMBER), ("% GPU time", NUMBER)]
+    columns = [("profile", PATH), ("kernels", NUMBER), ("time ms", NUMBER), ("% GPU time", NUMBER)]
     return table(
         columns,
         (
@@ -91,7 +114,7 @@ def _shares_table(shares: Sequence[Share]) -> Table:
 
 
 def _family_table(share: Share) -> Table:
-    columns = [("family", TEXT), ("calls", NUMBER), ("time ms", NUMBER), ("% GPU time", NUMBER)]
+    columns = [("family", TEXT), ("kernels", NUMBER), ("time ms", NUMBER), ("% GPU time", NUMBER)]
     return table(
         columns,
         (
@@ -105,7 +128,7 @@ def _family_table(share: Share) -> Table:
 def _kernel_table(share: Share) -> Table:
     columns = [
         ("collective kernel", NAME),
-        ("calls", NUMBER),
+        ("kernels", NUMBER),
         ("time ms", NUMBER),
         ("mean us", NUMBER),
         ("% GPU time", NUMBER),

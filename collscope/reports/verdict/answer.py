@@ -74,6 +74,7 @@ class StepSummary(msgspec.Struct, frozen=True):
     bound_percent: float | None  # of the step
     look: str  # command that writes the steps for ui.perfetto.dev
     kernels_in_doubt: bool = False  # kernels that may be collectives count as compute
+    sizes_unknown: bool = False  # of the calls that transfer for most of the time
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -99,7 +100,7 @@ def find_answer(
 
     connection  an open store
     step_ms     the step without the profiler, ms; None: not measured
-    system      whose reachable ceilings the calls are held against; None: that of the traced GPUs
+    system      whose reachable speed the calls are held against; None: that of the traced GPUs
     raises      UsageError when `step_ms` cannot be the recorded step's
     """
     db = _path(connection)
@@ -127,13 +128,25 @@ def find_answer(
         kinds[bound.kind] = kinds.get(bound.kind, 0.0) + bound.ns
     most = max(kinds, key=kinds.__getitem__, default=None)
     codes = {code for (code,) in connection.execute(_CODES, (run,))}
-    step = replace(step, kernels_in_doubt=not codes.isdisjoint(KERNELS_IN_DOUBT))
+    step = replace(
+        step, kernels_in_doubt=not codes.isdisjoint(KERNELS_IN_DOUBT),
+        sizes_unknown=_sizes_unknown(recorded),
+    )  # fmt: skip
     if most is not None and codes.isdisjoint(BOUND_IN_DOUBT):
         percent = 100 * kinds[most] / max(1.0, sum(kinds.values()))
         step = replace(step, bound=most, bound_percent=percent)
     if not found.causes and "idle_while_queued" in codes:
         return Answer(step, unknown="idle_while_queued")
     return Answer(replace(step, recorded_ms=found.step_ns / 1e6), found.causes)
+
+
+def _sizes_unknown(recorded: RecordedJob) -> bool:
+    """Whether calls of unknown size transfer for most of the time: how fast they are is unknown."""
+    calls, transfer = recorded.linked, recorded.graph.transfer
+    of_call = calls.class_[calls.call_of_part]
+    unknown = [k for k, key in enumerate(calls.classes) if key.size_bytes is None]
+    spent = sum(int(transfer[of_call == k].sum()) for k in unknown)
+    return 2 * spent > int(transfer.sum())
 
 
 def read_diagnosis(
@@ -162,17 +175,14 @@ def _path(connection: sqlite3.Connection) -> Path:
 def _reachable(
     connection: sqlite3.Connection, run: str, traced: TracedRun, system: str | None
 ) -> dict[CollectiveClass, float]:
-    """Ns that a call of each class needs at the system's ceiling; of no class: not known."""
+    """Ns of a call of each class at the system's reachable speed; of no class: not known."""
+    from collscope.reports.efficiency.answer import traced_system  # noqa: PLC0415
     from collscope.reports.predict.new_times import roof_times  # noqa: PLC0415 - numpy
-    from collscope.roofline.catalogue import catalogue_rows  # noqa: PLC0415
 
-    gpus = traced_gpus(connection, run)
-    # GPUs that name a system are on one host as that has them.
-    names = {name.lower().replace("nvidia ", "").replace("amd instinct ", "") for name in gpus}
-    known = system or next(iter(names & {row.name for row in catalogue_rows()}), None)
+    known = system or traced_system(connection, run)
     if known is None or known == "fit":
         return {}
-    times = roof_times(known, traced.rows, gpus)
+    times = roof_times(known, traced.rows, traced_gpus(connection, run))
     return {key: time.time_ns for key, time in times.times.items()}
 
 

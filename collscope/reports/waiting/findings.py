@@ -7,6 +7,7 @@ from itertools import groupby
 
 from collscope.reports.report.answer import Evidence, Finding, Report
 from collscope.reports.tolerances import MIN_CHANGE, ONE_RANK_OF_NODE
+from collscope.reports.verdict.answer import VerdictEntry
 from collscope.reports.waiting.answer import DisagreementRow, TimelineReport
 from collscope.reports.waiting.drift import DriftRow
 from collscope.reports.waiting.late_ranks_text import (
@@ -15,6 +16,7 @@ from collscope.reports.waiting.late_ranks_text import (
     cause_sentence,
     late_sentence,
     matters,
+    verdict_causes,
 )
 from collscope.reports.waiting.ranks import RankRow, RankWaits
 from collscope.timeline.tolerances import MIN_EVEN_SHARES, MIN_LATE_COST, STRAGGLER_SHARE
@@ -33,6 +35,7 @@ _LATE_ADVICE = {
     "inherited": "Check the rank that is the first cause.",
     "untraced": "Trace this rank and another (torch.profiler, rocprofv3), and compare what "
     "each does before it arrives.",
+    "verdict": "Do first what the verdict advises.",
     "unknown": (
         "Compare this rank's timeline with another's: collscope export perfetto -o trace.json.gz."
     ),
@@ -145,10 +148,12 @@ def stragglers(report: Report) -> Iterable[Finding]:
                 code="straggler",
                 title=f"rank{'s' * (len(late) > 1)} {numbers} {are(len(late))} {what}",
                 detail=" ".join(
-                    f"{late_sentence(rank, ranks)} {_why(rank, timeline)}" for rank in late[:_MOST]
+                    f"{late_sentence(rank, ranks)} {_why(rank, timeline, report.verdict)}"
+                    for rank in late[:_MOST]
                 )
                 + _PROFILER * (timeline.cpu_activities and _host_may_be_late(late, timeline)),
-                advice=advice or _late_advice([_cause(rank, timeline) for rank in late]),
+                advice=advice
+                or _late_advice([_advised(rank, timeline, report.verdict) for rank in late]),
             )
 
 
@@ -157,9 +162,9 @@ def _host_may_be_late(late: Iterable[RankWaits], timeline: TimelineReport) -> bo
     return any(_cause(rank, timeline) not in ("more", "slower") for rank in late)
 
 
-def _why(late: RankWaits, timeline: TimelineReport) -> str:
+def _why(late: RankWaits, timeline: TimelineReport, verdict: Sequence[VerdictEntry]) -> str:
     return (
-        cause_sentence(late, timeline)
+        cause_sentence(late, timeline, verdict)
         if isinstance(late, RankRow)
         else NO_CAUSE[timeline.logged_by or "kernel_log"]
     )
@@ -167,6 +172,12 @@ def _why(late: RankWaits, timeline: TimelineReport) -> str:
 
 def _cause(late: RankWaits, timeline: TimelineReport) -> str:
     return cause_of(late, timeline).cause if isinstance(late, RankRow) else "untraced"
+
+
+def _advised(late: RankWaits, timeline: TimelineReport, verdict: Sequence[VerdictEntry]) -> str:
+    """The cause that the advice is for: the verdict's where the sums show none."""
+    cause = _cause(late, timeline)
+    return "verdict" if cause == "unknown" and verdict_causes(late.rank, verdict) else cause
 
 
 def _late_advice(causes: Iterable[str]) -> str:

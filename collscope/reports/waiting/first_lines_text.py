@@ -6,13 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from collscope.model.profile import other_profilers
 from collscope.reports.calls.answer import compact_ranges
+from collscope.reports.rendering.share_words import waiting_words
 from collscope.reports.waiting.answer import GroupRow, StepRow, TimelineReport
 from collscope.reports.waiting.late_ranks_text import (
-    NO_CAUSE,
-    cause_sentence,
-    late_sentence,
     matters,
     no_single_rank,
+    short_late_sentence,
 )
 from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import are, count, have, us_or_ms
@@ -37,7 +36,7 @@ def timeline_sentences(timeline: TimelineReport) -> Iterable[str]:
     yield from _warm_up_sentence(timeline)
     yield from _group_sentence(timeline.groups)
     yield from (
-        f"{late_sentence(rank, timeline.ranks)} {cause_sentence(rank, timeline)}"
+        short_late_sentence(rank, timeline.ranks)
         for rank in timeline.ranks
         if rank.straggler and matters(rank, timeline.ranks)
     )
@@ -102,12 +101,12 @@ def _step_sentence(steps: Sequence[StepRow], cost: str) -> Iterable[str]:
         return
     longest = max(steps, key=lambda row: row.mean_ns)
     least = min(row.mean_ns for row in steps)
+    which = ", which has the longest" * (len(steps) > 1)
     ranks = f"; ranks from {least / 1e6:.2f}" * (least < _ALIKE * longest.mean_ns)
     yield (
         f"A step takes {longest.mean_ns / 1e6:.2f} ms with the profiler (mean of "
-        f"{count(longest.steps, 'step')} of rank {longest.rank}{ranks}). The profiler slows "
-        f"the host. {cost} Measure the step time without the profiler, and pass it to "
-        "predict as --step-ms."
+        f"{count(longest.steps, 'step')} of rank {longest.rank}{which}{ranks}). {cost} Measure "
+        "the step time without the profiler, and pass it as --step-ms."
     )
 
 
@@ -121,12 +120,12 @@ def _cost(timeline: TimelineReport) -> str:
         return f"The cost of {' and '.join(names)} on the host was not measured."
     if timeline.cpu_activities:
         return (
-            "The traces have CPU activities. Recording these on H200 made loops of kernel "
-            "launches take 1.16 to 1.52 times as long, and training jobs up to 1.64 times."
+            "The profiler slows the host: on H200, recording CPU activities made training jobs up "
+            "to 1.64 times as long, and loops of kernel launches 1.16 to 1.52 times."
         )
     return (
-        "The traces have no CPU activities. Recording GPU activities alone on H200 made loops "
-        "of kernel launches take 1.06 to 1.26 times as long, and training jobs up to 1.42 times."
+        "The profiler slows the host: on H200, recording GPU activities alone made training jobs "
+        "up to 1.42 times as long, and loops of kernel launches 1.06 to 1.26 times."
     )
 
 
@@ -140,8 +139,8 @@ def _split_sentence(
             yield f"{_at_least(wait / kernel_ns)}. The rest {_if_whole(timeline)}"
         elif kernel_ns:
             yield (
-                f"Waiting for the last rank is {100 * wait / kernel_ns:.1f} % of the kernel time "
-                "of collectives; the rest is transfer."
+                f"Waiting for the last rank takes {waiting_words(wait, 0, kernel_ns)} of the "
+                "kernel time of collectives; the rest is transfer."
             )
         return
     lacking = sum(row.incomplete for row in timeline.classes)
@@ -152,7 +151,7 @@ def _split_sentence(
             f"{have(timeline.traced.ranks)} a trace, and the rest may be late"
         )
     elif lacking:
-        why = f": in {count(lacking, 'call')} the last rank may be missing from the traces"
+        why = f": {count(lacking, 'call')} {are(lacking)} not in every rank's trace"
     if wait + transfer and timeline.world_unknown:
         yield (
             f"{_at_least(wait / kernel_ns)}; {100 * unknown / kernel_ns:.1f} % may be transfer or "
@@ -160,9 +159,9 @@ def _split_sentence(
         )
     elif wait + transfer:
         yield (
-            f"Waiting for the last rank is {100 * wait / kernel_ns:.1f} % of the kernel time of "
-            f"collectives, transfer {100 * transfer / kernel_ns:.1f} %; "
-            f"{100 * unknown / kernel_ns:.1f} % may be either{why}."
+            f"Waiting for the last rank takes {waiting_words(wait, unknown, kernel_ns)} of the "
+            f"kernel time of collectives{why}. {100 * unknown / kernel_ns:.1f} % of that time may "
+            "be waiting or transfer."
         )
     elif why:
         yield f"How much of the kernel time of collectives is waiting is not known{why}."
@@ -170,7 +169,7 @@ def _split_sentence(
 
 def _at_least(wait: float) -> str:
     return (
-        f"Waiting for the last rank is at least {100 * wait:.1f} % of the kernel time of "
+        f"Waiting for the last rank takes at least {100 * wait:.1f} % of the kernel time of "
         "collectives"
     )
 
@@ -188,10 +187,10 @@ def _warm_up_sentence(timeline: TimelineReport) -> Iterable[str]:
     """What no figure counts; a job that has long been running does not warm up."""
     if timeline.warm_up_calls:
         several = timeline.warm_up_calls > 1
-        calls = f"{timeline.warm_up_calls} first calls, up to" if several else "the first call,"
+        calls = f"{timeline.warm_up_calls} first calls" if several else "the first call"
         yield (
-            f"Excluded as warm-up: {calls} {us_or_ms(timeline.warm_up_longest_ns)}. If the job "
-            "was already running, this time may be waiting for a late rank."
+            f"Excluded as warm-up: {calls}, up to {us_or_ms(timeline.warm_up_longest_ns)} on a "
+            "rank. If the job was already running, this time may be waiting for a late rank."
         )
 
 
@@ -213,14 +212,14 @@ def _logged_sentences(timeline: TimelineReport) -> Iterable[str]:
     kernel_ns = sum(rank.seen_ns for rank in ranks)
     wait, unknown = (sum(getattr(r, name) for r in ranks) for name in ("wait_ns", "unknown_ns"))
     if unknown < kernel_ns:
-        left = f"; {100 * unknown / kernel_ns:.1f} % may be either"
+        left = f"; {100 * unknown / kernel_ns:.1f} % may be waiting or transfer"
         yield (
-            f"Waiting for the last rank ({count(len(ranks), 'rank')}, by {source}) is "
-            f"{100 * wait / kernel_ns:.1f} % of the kernel time of collectives"
+            f"Waiting for the last rank ({count(len(ranks), 'rank')}, by {source}) takes "
+            f"{waiting_words(wait, unknown, kernel_ns)} of the kernel time of collectives"
             f"{left * (unknown > _LITTLE * kernel_ns)}."
         )
     yield from (
-        f"{late_sentence(rank, ranks)} {NO_CAUSE[timeline.logged_by]}"
+        short_late_sentence(rank, ranks)
         for rank in ranks
         if rank.straggler and matters(rank, ranks)
     )

@@ -6,18 +6,21 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from collscope.reports.calls.answer import compact_ranges
+from collscope.reports.rendering.cause_words import cause_title
 from collscope.reports.tolerances import (
     MIN_ABOVE_EVEN,
     MIN_LATE_WAIT,
     MIN_LATENESS_NS,
     ONE_STOP_SHARE,
 )
+from collscope.reports.verdict.answer import VerdictEntry
 from collscope.reports.waiting.answer import TimelineReport
 from collscope.reports.waiting.late_causes import LateCause
 from collscope.reports.waiting.ranks import RankRow, RankWaits
 from collscope.timeline.tolerances import STRAGGLER_SHARE
 from collscope.units import count, us_or_ms
 
+_ALL = 0.995  # of the lateness: what is printed as 100 %
 NO_CAUSE = {
     "kernel_log": "The reason is not known: a kernel trace records only collectives.",
     "recording": "The reason is not known: a recording holds only collectives.",
@@ -40,14 +43,13 @@ def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
     others = f"{others[0].upper()}{others[1:]} {'waits' if len(ranks) == 2 else 'wait'}"
     caused = us_or_ms(rank.caused_wait_ns)
     if len(ranks) == 2:
-        part = f", {caused} of it for rank {rank.rank}"
+        part = f", {'all' if caused == us_or_ms(waited) else caused} of it for rank {rank.rank}"
     else:
         part = f"; {in_time(ranks)}, they would wait {caused} less"
     return (
-        f"Rank {rank.rank} arrives last in {rank.late_last} of {late_calls(rank)}. In "
-        f"{rank.late_behind} of them it is late by {us_or_ms(rank.late_typical_ns / 2)} or "
-        f"more (half of its typical lateness); it has {100 * rank.late_share:.0f} % of all "
-        f"lateness. {others} {us_or_ms(waited)} in total{part}.{_stop_of_another(rank, ranks)}"
+        f"Rank {rank.rank} arrives last in {_late_of(rank)}, typically by "
+        f"{us_or_ms(rank.late_typical_ns)}{_all_lateness(rank)}. "
+        f"{others} {us_or_ms(waited)} in total{part}.{_stop_of_another(rank, ranks)}"
     )
 
 
@@ -64,6 +66,27 @@ def _stop_of_another(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
     )
 
 
+def short_late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
+    """The same for the first lines, where the finding has the rest."""
+    caused = us_or_ms(rank.caused_wait_ns)
+    return (
+        f"Rank {rank.rank} arrives last in {_late_of(rank)}, typically by "
+        f"{us_or_ms(rank.late_typical_ns)}; this costs {_others(rank, ranks)} {caused} of waiting"
+        f"{_in_traces(ranks)}."
+    )
+
+
+def _in_traces(ranks: Sequence[RankWaits]) -> str:
+    """How long the traces are that a sum is over."""
+    span = max((rank.span_ns for rank in ranks if isinstance(rank, RankRow)), default=0)
+    return f" in traces of {us_or_ms(span)}" if span else ""
+
+
+def _all_lateness(rank: RankWaits) -> str:
+    """How much of all lateness is a rank's own, where others are late, too."""
+    return f"; it has {100 * rank.late_share:.0f} % of all lateness" * (rank.late_share < _ALL)
+
+
 def _others(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
     """Those that a rank is compared with."""
     others = [other.rank for other in ranks if other.rank != rank.rank]
@@ -72,8 +95,15 @@ def _others(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
 
 def late_calls(rank: RankWaits) -> str:
     """The calls that a rank could be late to: in others no rank waits, or one was not seen."""
-    which = " that synchronise and were recorded on every rank" * (rank.late_of < rank.calls)
+    seen = "are in every rank's trace" if isinstance(rank, RankRow) else "every rank recorded"
+    which = f" that synchronise and {seen}" * (rank.late_of < rank.calls)
     return f"{count(rank.late_of, 'call')}{which}"
+
+
+def _late_of(rank: RankWaits) -> str:
+    """How many of them it was late to."""
+    of = "all" if rank.late_last == rank.late_of else f"{rank.late_last} of"
+    return f"{of} {late_calls(rank)}"
 
 
 def in_time(ranks: Sequence[RankWaits]) -> str:
@@ -143,14 +173,24 @@ def cause_of(rank: RankRow, timeline: TimelineReport) -> LateCause:
     return next(cause for cause in timeline.causes if cause.rank == rank.rank)
 
 
-def cause_sentence(rank: RankRow, timeline: TimelineReport) -> str:
-    """Why a straggler is late, with its figures; first, which ranks are late because of it."""
+def cause_sentence(
+    rank: RankRow, timeline: TimelineReport, verdict: Sequence[VerdictEntry] = ()
+) -> str:
+    """Why a straggler is late, with its figures; first, which ranks are late because of it.
+
+    verdict  the causes of long steps: one of them may be why
+    """
     return " ".join(
         (
             *_inheriting_words(rank, cause_of(rank, timeline).inheriting_ranks, timeline),
-            _why(rank, timeline),
+            _why(rank, timeline, verdict),
         )
     )
+
+
+def verdict_causes(rank: int, verdict: Sequence[VerdictEntry]) -> tuple[str, ...]:
+    """Titles of the causes that the verdict names for a rank."""
+    return tuple(cause_title(e.cause, e.ranks) for e in verdict if rank in e.ranks)
 
 
 def _inheriting_words(
@@ -167,7 +207,7 @@ def _inheriting_words(
         )
 
 
-def _why(rank: RankRow, timeline: TimelineReport) -> str:
+def _why(rank: RankRow, timeline: TimelineReport, verdict: Sequence[VerdictEntry]) -> str:
     cause = cause_of(rank, timeline)
     others = [other for other in timeline.ranks if other.rank != rank.rank]
     other = _others(rank, timeline.ranks)
@@ -206,7 +246,11 @@ def _why(rank: RankRow, timeline: TimelineReport) -> str:
                 f"Rank {rank.rank} inherits {us_or_ms(cause.inherited_ns)} of its lateness: it "
                 f"waits in another group, and rank {cause.first_rank} is the first cause."
             )
-    return f"The sums over the trace do not show why. {idles}. {computes}"
+    named = verdict_causes(rank.rank, verdict)
+    why = "The sums over the trace do not show why"
+    if named:
+        why = f"The verdict names the cause: {', '.join(named).lower()}"
+    return f"{why}. {idles}. {computes}"
 
 
 def _between(values: Sequence[int]) -> str:

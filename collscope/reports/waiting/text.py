@@ -21,7 +21,7 @@ from collscope.reports.waiting.drift import DriftRow
 from collscope.reports.waiting.hidden_cost import BesideRow
 from collscope.reports.waiting.late_ranks_text import in_time
 from collscope.reports.waiting.ranks import RankRow, RankWaits
-from collscope.units import count, figure, format_size, us_or_ms
+from collscope.units import are, count, figure, format_size, us_or_ms
 
 _MOST_RANKS = 16  # rows of a table; then the ranks with most exposed time
 _MOST_CLASSES = 20
@@ -124,7 +124,7 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
         ("wait ms", NUMBER),
         ("unknown ms", NUMBER),
         ("last in", NUMBER),
-        ("late us", NUMBER),
+        ("typically late us", NUMBER),
         ("late % of all", NUMBER),
         ("costs others ms", NUMBER),
     ]
@@ -146,10 +146,13 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
         ),
         (origin("rank_waits", rank=r.rank) for r in shown),
     )  # fmt: skip
+    second = "other" if len(ranks) == 2 else "second-last"
     yield (
-        "last in: calls at which the rank arrived last, by more than the clocks' error. late: its "
-        "typical lateness in these. costs "
-        f"others: how much less other ranks would wait {in_time(ranks)}."
+        "unknown: waiting or transfer. last in: calls at which the rank arrived last, by more than "
+        f"the clocks' error. typically late: after the {second} "
+        "rank; half of its lateness is in calls where it was this late or later. late % of all: "
+        "its part of the lateness of all ranks. costs others: how much less other ranks would "
+        f"wait {in_time(ranks)}."
     )
     if len(ranks) > len(shown):
         yield f"{count(len(ranks) - len(shown), 'more rank')} not shown (view rank_waits)."
@@ -282,7 +285,7 @@ def _classes(classes: Sequence[ClassTimeRow]) -> Table:
         ("op", TEXT),
         ("size", NUMBER),
         ("calls", NUMBER),
-        ("transfer us", NUMBER),
+        ("median transfer us", NUMBER),
         ("min", NUMBER),
         ("max", NUMBER),
         ("start skew us", NUMBER),
@@ -317,26 +320,30 @@ def _classes(classes: Sequence[ClassTimeRow]) -> Table:
 
 def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
     yield (
-        "Medians over calls; transfer and wait ms are sums over calls and ranks. Skew: from the "
-        "first rank to the last."
+        "median, min and max: transfers of single calls (the table Classes has means). Skew: from "
+        "the first rank to the last, median. transfer and wait ms: sums over calls and ranks."
     )
     if len(classes) > _MOST_CLASSES:
         more = count(len(classes) - _MOST_CLASSES, "more class", "more classes")
         yield f"{more} not shown (view call_times)."
     warm_up = sum(c.warm_up for c in classes)
     if warm_up:
-        yield f"Excluded from every sum as warm-up: {count(warm_up, 'call')} (call_times.warm_up)."
+        yield (
+            "Excluded as warm-up from all sums of this section and the following ones: "
+            f"{count(warm_up, 'call')} (call_times.warm_up)."
+        )
     incomplete = sum(c.incomplete for c in classes)
     if incomplete:
         yield (
-            f"{count(incomplete, 'call')} {'lacks' if incomplete == 1 else 'lack'} the times of a "
-            "rank (no trace, or none of this call): the transfer is not known."
+            f"{count(incomplete, 'call')} {are(incomplete)} not in every rank's trace: how these "
+            "split into waiting and transfer is not known."
         )
     suspect = sum(c.suspect for c in classes)
     if suspect:
         yield (
-            f"In {count(suspect, 'call')}, the shortest kernel and the transfer by aligned clocks "
-            "differ by more than 10 %."
+            "The transfer is estimated in two ways: by the shortest kernel, and by aligned clocks. "
+            f"In {count(suspect, 'call')} they differ by more than 10 %: how these split into "
+            "waiting and transfer is uncertain."
         )
 
 

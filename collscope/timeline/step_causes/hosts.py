@@ -28,7 +28,7 @@ def late_hosts(job: Job) -> Iterator[Candidate]:
         if stalls.sum() > 0:
             yield Candidate(
                 "late_host", (job.rows.ranks[trace],), "launch", gaps(job, stalls),
-                changes=(Change(host_ns=stalls),), recorded=True,
+                changes=(Change(host_ns=stalls),), recorded=True, at_power_cap=True,
                 irregular=_irregular(job, trace, stalls),
             )  # fmt: skip
 
@@ -80,7 +80,7 @@ def common_stalls(job: Job) -> Iterator[Candidate]:
         return
     yield Candidate(
         "late_host", (), "launch", gaps(job, found, len(job.traces)),
-        changes=(Change(host_ns=found),), recorded=True,
+        changes=(Change(host_ns=found),), recorded=True, at_power_cap=True,
     )  # fmt: skip
 
 

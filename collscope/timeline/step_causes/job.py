@@ -15,7 +15,7 @@ from collscope.model.trace import Call, HostCalls, Ints, Kind
 from collscope.timeline.graph import FIRST, HOST, NEVER
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.step_causes.tolerances import LONG_STEP, STRETCHED_INTERVAL
-from collscope.timeline.tolerances import SLOWDOWN_PRIOR
+from collscope.timeline.tolerances import SLOWDOWN_PRIOR, STARTS
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -91,13 +91,18 @@ class Job:
 
         Where the record does not show the slowdown it may be none, or as much as is known of other
         jobs. It shows none where the same kernels last longer alone on one rank than beside a
-        collective on another: then the first of these ranks is the slower one.
+        collective on another: then the first of these ranks is the slower one. Where ranks have
+        different amounts of work it shows too little for the same reason.
         """
         known, duration = self.recorded.contention, self.graph.duration.astype(np.float64)
-        own = known.alone(duration, known.slowdown), known.slowdown
-        if known.mean:
+        alone = known.alone(duration, known.slowdown)
+        own = alone, known.slowdown
+        inside = self.compute & (self.step_of_row >= 0)
+        work = np.bincount(self.rows.trace[inside], alone[inside], len(self.rows.ranks))
+        work = work[self.traces]
+        if known.mean and work.max() <= (1 + STARTS) * work.min():
             return (own,)
-        prior = np.where(self.graph.compute, SLOWDOWN_PRIOR, 0.0)
+        prior = np.where(self.graph.compute, np.maximum(SLOWDOWN_PRIOR, known.slowdown), 0.0)
         return own, (known.alone(duration, prior), prior)
 
     @property

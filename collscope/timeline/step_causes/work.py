@@ -107,6 +107,7 @@ def longer_kernels(job: Job) -> Iterator[Candidate]:
                 for alone, _ in job.contention
             ),
             others=() if uneven else _calls_too(job, trace, other), between_gpus=STARTS,
+            counted=not uneven,
         )  # fmt: skip
 
 
