@@ -37,11 +37,9 @@ def spent(command: list[str | Path]) -> Spent:
     """Processor time and peak memory of a command that succeeds."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     environment.setdefault("PYTHONPYCACHEPREFIX", f"{tempfile.gettempdir()}/collscope-benchmark")
-    # A file: into /dev/null `grep -c` stops at the first line that it finds.
-    with (
-        tempfile.TemporaryFile() as out,
-        subprocess.Popen(command, stdout=out, env=environment) as process,
-    ):
+    # Into /dev/null itself `grep -c` stops at the first line that it finds.
+    out = subprocess.PIPE if command[0] == "grep" else subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=out, env=environment) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
