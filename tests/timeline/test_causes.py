@@ -208,7 +208,8 @@ def test_a_host_that_reads_how_much_it_has_to_send_is_no_cause(tmp_path: Path) -
 def test_a_host_that_sleeps_in_every_step_is_late_though_steps_differ(tmp_path: Path) -> None:
     # 25 ms in each of two steps, of which one is longer by 8 ms and the other by 20
     (entry, *_) = _verdict(_recorded(tmp_path, "llama-sleep_middle.1", PAIRED))
-    assert entry["cause"] == "late_host"
+    # not all ranks, although the host of rank 1 loses some ms at one place, too
+    assert (entry["cause"], entry["ranks"]) == ("late_host", [0])
 
 
 def test_waiting_calls_slow_down_the_compute_of_the_rank_with_less_work(tmp_path: Path) -> None:

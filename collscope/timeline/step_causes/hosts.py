@@ -76,8 +76,12 @@ def common_stalls(job: Job) -> Iterator[Candidate]:
         held = np.bincount(place[job.interval[own] > job.stall], minlength=len(job.rows))
         rows = own[held[place] >= max(1, job.counted)]
         found[rows] = np.maximum(job.interval[rows] - job.usual_interval, 0)
-    if any(not found[job.rows.of(t)].any() for t in job.traces):
+    lost = {t: float(found[job.rows.of(t)].sum()) for t in job.traces}
+    least = min(lost.values())
+    if not least:
         return
+    for trace in job.traces:  # what one host loses more than another is not common
+        found[job.rows.of(trace)] *= least / lost[trace]
     yield Candidate(
         "late_host", (), "launch", gaps(job, found, len(job.traces)),
         changes=(Change(host_ns=found),), recorded=True, at_power_cap=True,
