@@ -14,6 +14,9 @@ from inputs import ROOT, SHARED
 from trace_builder import US, Job
 
 from collscope.timeline.analyse import analyse
+from collscope.timeline.graph import Graph
+from collscope.timeline.play import Played, Substitutions, play
+from collscope.timeline.step_causes import without
 from collscope.timeline.step_causes.collectives import Facts
 from collscope.timeline.step_causes.diagnose import diagnose
 from collscope.timeline.step_causes.one_step import drawn, one_step
@@ -58,6 +61,28 @@ def test_a_healthy_job_has_no_cause() -> None:
     found = _diagnosis(_job())
     assert found.step_ns is not None
     assert found.causes == ()
+
+
+def test_ranks_like_the_others_are_played_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rank is a candidate, and each play is of all ranks."""
+    ranks, played = 8, 0
+
+    def count(graph: Graph, new: Substitutions) -> Played:
+        nonlocal played
+        played += 1
+        return play(graph, new)
+
+    job = Job(ranks, host_work=20 * US)
+    for step in range(STEPS):
+        for layer in range(LAYERS):
+            for rank in range(ranks):
+                scatter = (7 * step + 13 * rank + layer) % 11
+                job.compute(rank, (150 + 50 * (rank == 1) + scatter) * US)
+        job.collective(tuple(range(ranks)), 100 * US)
+    monkeypatch.setattr(without, "play", count)
+    (cause,) = _diagnosis(job).causes
+    assert (cause.cause, cause.ranks) == ("uneven_work", (1,))
+    assert played < 5 * ranks
 
 
 def test_extra_kernels_of_one_rank_cost_what_they_last() -> None:

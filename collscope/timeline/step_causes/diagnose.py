@@ -127,13 +127,23 @@ def _cost(
     bases  steps without those that are gone, by each reading, ns
     """
     step = float(np.median([player.base(k)[job.used].mean() for k in range(len(player.readings))]))
-    cost = _saved(job, player, candidate, gone, bases)
+    noise = float(np.hypot(player.scatter / np.sqrt(job.used.sum()), STARTS * step))
+    least = max(MIN_CAUSE_COST * step, candidate.between_gpus * step)
+    if not (candidate.recorded or candidate.counted):
+        least = max(least, player.scatter)
+    if candidate.fixed is not None:
+        ends = list(candidate.fixed)
+        cost = _Saved(ends, ends, min(ends), _deviation(job.lengths[job.used]))
+    else:
+        saved = _saved(job, player, candidate, gone, bases, noise + least)
+        if saved is None:
+            return None
+        cost = saved
     # A host that is late makes the steps differ by that, so what is left counts; and what it does
     # now and then is no cause of every step.
     recurs = not candidate.recorded or _recurs(job, candidate, cost)
-    scatter = cost.scatter if candidate.recorded or candidate.counted else player.scatter
-    noise = float(np.hypot(player.scatter / np.sqrt(job.used.sum()), STARTS * step))
-    least = max(MIN_CAUSE_COST * step, scatter, candidate.between_gpus * step)
+    if candidate.recorded or candidate.counted:
+        least = max(least, cost.scatter)
     # Whether it is at the cap the trace does not show: anything from nothing to `clock`.
     low, high = min(cost.all) - cost.clock / 2, max(cost.all) - cost.clock / 2
     sure = recurs and low - noise > least
@@ -191,17 +201,27 @@ class _Saved(msgspec.Struct):
 
 
 def _saved(
-    job: Job, player: Player, candidate: Candidate, gone: Change, bases: list[Floats]
-) -> _Saved:
-    if candidate.fixed is not None:
-        ends = list(candidate.fixed)
-        return _Saved(ends, ends, min(ends), _deviation(job.lengths[job.used]))
+    job: Job,
+    player: Player,
+    candidate: Candidate,
+    gone: Change,
+    bases: list[Floats],
+    least_ns: float,
+) -> _Saved | None:
+    """What a step is shorter by; None where it does not stand out, which few plays show.
+
+    least_ns  what a cause must save by every reading to be sure, and by those that show it best to
+              stand out at all
+    """
     paces = player.paces if candidate.recorded else player.gpu_paces or player.paces
     pace = max(paces) if candidate.recorded else min(paces)
     found, plain, scatter, errors, clocks, least = [], [], [], [], [], np.inf
     used = job.used
-    for k, reading in enumerate(player.readings):
-        base = bases[k]
+    # Those that show it best come first: mostly they show enough.
+    order = sorted(range(len(player.readings)), key=lambda k: player.readings[k].pace != pace)
+    best = sum(reading.pace == pace for reading in player.readings)
+    for place, k in enumerate(order):
+        reading, base = player.readings[k], bases[k]
         own = (
             candidate.changes[min(reading.kernels, len(candidate.changes) - 1)],
             *candidate.others,
@@ -226,6 +246,8 @@ def _saved(
             if reading.pace == pace:
                 plain.append(mean)
                 least = min(least, float((base[used] - left).min()))
+            if _is_hidden(candidate, gone, found, plain, least_ns, shown=place >= best):
+                return None
     error = float(np.median(errors) / np.sqrt(used.sum()))
     clock = max(0.0, float(np.median(clocks))) if clocks else 0.0
     return _Saved(found, plain, least, float(np.median(scatter)), error, clock)
@@ -242,6 +264,28 @@ def _scatter_of_saving(player: Player, base: Floats, left: Floats) -> float:
     """Deviation of what single steps save; that of the rest where the mean step is known."""
     saved = _deviation(base - left)
     return min(saved, _deviation(left)) if player.given else saved
+
+
+def _is_hidden(
+    candidate: Candidate,
+    gone: Change,
+    found: list[float],
+    plain: list[float],
+    least_ns: float,
+    *,
+    shown: bool,
+) -> bool:
+    """Whether a cause does not stand out, whatever the plays that are left show.
+
+    Beside causes that are gone it must by every reading. Else it must by those that show it best,
+    or by one of these if a source names it.
+
+    shown  all that show it best are played
+    """
+    surely = found if gone is not NOTHING else plain
+    if candidate.direct and gone is NOTHING:
+        surely = [max(plain)] if shown else []
+    return min(surely, default=np.inf) <= least_ns
 
 
 def _others_fast(
