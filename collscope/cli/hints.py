@@ -14,7 +14,7 @@ _COMMANDS = {
     **dict.fromkeys(("add", "import", "insert", "load", "read"), "collscope ingest PATH"),
     **dict.fromkeys(("analyse", "analyze", "show", "stats", "summary", "view"), "collscope report"),
     **dict.fromkeys(("describe", "info", "inspect", "list", "ls"), "collscope runs"),
-    **dict.fromkeys(("query", "tables", "views", "schema"), "collscope sql"),
+    **dict.fromkeys(("query", "rows", "tables", "views", "schema"), "collscope sql"),
     "diff": "collscope compare A B",
     "perfetto": "collscope export perfetto",
     "open": "collscope export perfetto RUN -o trace.json --open",
@@ -56,6 +56,7 @@ _ANYWHERE = {  # whatever the command
         "Run collscope check BASELINE CURRENT: its exit code is the verdict",
     ),
 }
+STORES = (".db", ".sqlite", ".sqlite3")  # endings of their usual names
 _NEAR = 0.7
 _SQLITE = b"SQLite format 3\0"  # sqlite.org/fileformat2.html, 1.3.1
 
@@ -77,6 +78,12 @@ def is_sqlite(path: str) -> bool:
         return False
 
 
+def _is_query(word: str) -> bool:
+    """Whether a word of the command line is a query in SQL."""
+    first, _, rest = word.strip().partition(" ")
+    return bool(rest) and first.lower() in ("select", "with", "explain", "pragma")
+
+
 def instead_of_command(words: Sequence[str]) -> str | None:
     """What to run instead of an unknown command; None where no command is similar.
 
@@ -85,8 +92,13 @@ def instead_of_command(words: Sequence[str]) -> str | None:
     word = words[0]
     if word == "help" and len(words) > 1:
         return f"Run collscope {shlex.join(words[1:])} --help."
+    query = next((other for other in words[1:] if _is_query(other)), None)
+    if query is not None and (is_sqlite(word) or word.endswith(STORES)):
+        return f"Run: collscope sql --db {shlex.quote(word)} {shlex.quote(query)}"
     if is_sqlite(word):
         return f"Run 'collscope report --db {shlex.quote(word)}'."
+    if word.endswith(STORES) and not os.path.exists(word):  # noqa: PTH110 - any text
+        return f"No such store. Run 'collscope ingest PATH --db {shlex.quote(word)}' to make it."
     if is_path(word):
         return f"Run 'collscope ingest {shlex.quote(word)}'."
     command = _COMMANDS.get(word.lower())
@@ -123,7 +135,9 @@ def correct(error: Any, words: Sequence[str]) -> None:  # noqa: ANN401 - click's
     words  of the command line
     """
     name = getattr(error, "option_name", None)
-    if name is None:
+    if type(error).__name__ == "MissingParameter" and " ingest" in error.ctx.command_path:
+        error.message = "Name files or folders. To read standard input: collscope ingest auto -"
+    elif name is None:
         if error.message.startswith("Got unexpected extra argument"):
             error.message += _instead_of_argument(error, words)
         elif error.message.startswith("No such command") and error.ctx.parent is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -119,7 +119,7 @@ def record(
     if not recorded.files:
         discard(chosen)
         print_stderr(f"collscope: {_NO_RECORDING if options.recorder else _NO_LOG_WRITTEN}")
-        raise typer.Exit(recorded.exit_code)
+        _exit_as(recorded.exit_code)
     for note in cost_notes(recorded, chosen):
         print_stderr(f"collscope: {note}")
     read = chosen / RECORDINGS if recorded.recordings else chosen
@@ -139,7 +139,14 @@ def record(
         # The job's own outcome counts: what it wrote may be too little for a report.
         print_stderr(f"collscope: {error}")
         print_stderr(f"collscope: {_NO_LOG}")
-    raise typer.Exit(recorded.exit_code)
+    _exit_as(recorded.exit_code)
+
+
+def _exit_as(exit_code: int) -> NoReturn:
+    """End as the job did; a failure is named after all that was printed of its recordings."""
+    if exit_code:
+        print_stderr(f"collscope: The job ended with exit code {exit_code}.")
+    raise typer.Exit(exit_code)
 
 
 def _new_folder(folder: Path | None, html: Path | None) -> Path:

@@ -10,12 +10,11 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from collscope.cli.hints import is_path, is_sqlite
+from collscope.cli.hints import STORES, is_path, is_sqlite
 from collscope.cli.options import checked_label
 from collscope.cli.values import complete_run
 from collscope.errors import CollscopeError, InputError, UsageError
 
-_STORES = (".db", ".sqlite", ".sqlite3")  # endings of their usual names
 _Run = TypeVar("_Run", bound=str | None)
 
 RunArgument = Annotated[
@@ -35,9 +34,14 @@ def named_run(context: typer.Context, db: Path, name: str | None, run: _Run) -> 
     raises  UsageError where both name one, and for a file or folder in place of a run
     """
     found = _named_once(context, name, run)
+    if found == "-":
+        raise UsageError(
+            f"{_command(context)} -: it does not read standard input. Read it first with"
+            " 'collscope ingest auto - --run NAME', then name the run."
+        )
     # os.path does not raise where a name is no possible path.
     exists = found is not None and os.path.exists(found)  # noqa: PTH110
-    if found is None or not (exists or found.endswith(_STORES)) or found in _runs(db):
+    if found is None or not (exists or found.endswith(STORES)) or found in _runs(db):
         return found
     where = f"{_command(context)} {found}"
     if not exists:

@@ -513,6 +513,12 @@ def test_a_query_that_is_no_text_is_wrong_use(traced: Path) -> None:
         ("{db}", 2, "Run 'collscope report --db {db}'."),
         ("nosuch.log", 2, "Run 'collscope ingest nosuch.log'."),
         ("reprot", 2, "Did you mean 'report'"),
+        ("rows {db} runs --limit 3", 2, "No such command 'rows'. Run collscope sql."),
+        ("absent.db", 2, "No such store. Run 'collscope ingest PATH --db absent.db' to make it."),
+        ("report - --db {db}", 2, "report -: it does not read standard input. Read it first with"),
+        ("predict - --db {db}", 2, "'collscope ingest auto - --run NAME', then name the run."),
+        ("ingest --run x", 2, "To read standard input: collscope ingest auto -"),
+        ("ingest log", 2, "To read standard input: collscope ingest auto -"),
         ("--db {db} runs", 2, "--db: an option of commands. Write it after"),
         ("report -V", 2, "No such option: -V. Run collscope --version"),
         ("ingest nosuch", 3, "nosuch: no such file or folder."),
@@ -716,11 +722,26 @@ def test_a_query_in_a_file_is_redirected(traced: Path, tmp_path: Path) -> None:
 
 def test_a_folder_is_no_run(traced: Path, samples: Path) -> None:
     folder = samples / "nccl/ddp"
-    done = program("report", folder, "--db", traced)
-    assert done.returncode == 2
-    assert f"a folder, not a run. Read it first with 'collscope ingest {folder} --run" in (
-        done.stderr.decode()
-    )
+    for words in (
+        ("report", folder), ("predict", folder, "--system", "h200"),
+        ("export", "perfetto", folder, "-o", "t.json"),
+        ("compare", "d", folder), ("check", "d", folder), ("check", folder, "d"),
+    ):  # fmt: skip
+        done = program(*words, "--db", traced)
+        assert done.returncode == 2
+        told = done.stderr.decode()
+        assert f"first with 'collscope ingest {folder} --run" in told
+        assert "then name the run." in told
+
+
+@pytest.mark.parametrize("store", ["{db}", "absent.db"])
+def test_a_store_before_a_query_leads_to_sql(traced: Path, store: str) -> None:
+    name, query = store.format(db=traced), "select name from sqlite_master"
+    for options in ((), ("--csv",), ("--format", "csv")):
+        done = program(name, query, *options)
+        assert done.returncode == 2
+        told = " ".join(done.stderr.decode().split())
+        assert f"Run: collscope sql --db {name} '{query}'" in told
 
 
 def test_stores_and_folders_are_compared_by_the_commands_that_are_named(
@@ -731,13 +752,13 @@ def test_stores_and_folders_are_compared_by_the_commands_that_are_named(
         assert collscope(*ingest).code == 0
     both = [tmp_path / "a.db", tmp_path / "b.db"]
     stores = program("compare", *both, "--db", traced)
-    assert stores.returncode == 3
+    assert stores.returncode == 2
     assert b"a store, not a label. Join the stores with 'collscope merge --rename" in stores.stderr
     assert program("merge", "--rename", "--db", tmp_path / "ab.db", *both).returncode == 0
     assert program("compare", "main", "b.main", "--db", tmp_path / "ab.db").returncode == 0
     folder = samples / "traces/ringll"
     folders = program("compare", "d", folder, "--db", traced)
-    assert folders.returncode == 3
+    assert folders.returncode == 2
     assert f"a folder, not a label. Ingest it first with 'collscope ingest {folder} --run" in (
         folders.stderr.decode()
     )

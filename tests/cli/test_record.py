@@ -63,6 +63,7 @@ def test_a_job_is_logged_ingested_and_reported(tmp_path: Path, job: Path) -> Non
     assert done.stdout.startswith("job: INFO None\n")
     assert "collscope report, run main" in done.stdout
     assert "1 file, 0.0 MB" in done.stderr
+    assert "The job ended" not in done.stderr
     assert rows(tmp_path / "a.db", "SELECT op, count FROM calls") == [("AllReduce", 1024)] * 2
 
 
@@ -72,6 +73,7 @@ def test_the_exit_code_is_the_jobs(tmp_path: Path, job: Path, how: str, code: in
     assert done.returncode == code
     assert "job: INFO 1\n" in done.stdout
     assert "2 calls in 1 class" in done.stdout
+    assert done.stderr.endswith(f"collscope: The job ended with exit code {code}.\n")
 
 
 def test_signals_reach_the_job(tmp_path: Path, job: Path) -> None:

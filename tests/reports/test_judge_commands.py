@@ -505,7 +505,7 @@ def test_check_refuses(store: Path, tmp_path: Path) -> None:
     for db in (store, tmp_path / "none.db"):
         unread = check(db, str(table))
         hint = f"'collscope ingest table '{table}' --label 'my table'', then name the label"
-        assert (unread.code, f"'{table}': a file, not a label" in unread.err) == (3, True)
+        assert (unread.code, f"'{table}': a file, not a label" in unread.err) == (2, True)
         assert hint in unread.err
     (tmp_path / "empty.csv").write_text("")
     empty = check(store, str(tmp_path / "empty.csv"))

@@ -66,8 +66,8 @@ def _traced_runs(store: sqlite3.Connection) -> set[str]:
 def name_traced_runs(db: Path, names: Sequence[str], runs: Runs) -> bool:
     """Whether the names are those of traced runs; a name that is a label, too, is a label.
 
-    raises  InputError for an unknown name; UsageError for traced runs mixed with labels or
-            files, and for options of measurements
+    raises  InputError for an unknown name; UsageError for a file or folder in place of one, for
+            traced runs mixed with labels or files, and for options of measurements
     """
     if not db.exists():
         return False
@@ -163,23 +163,23 @@ def _aligned(labels: list[Label]) -> list[Label]:
 
 
 def _refuse_files(names: Sequence[str], known: Collection[str]) -> None:
-    """Raise InputError where a name is no label but a file, which must be read first."""
+    """Raise UsageError where a name is no label but a file, which must be read first."""
     for name in names:
         # os.path does not raise where a label is no possible path.
         if name in known or not os.path.exists(name):  # noqa: PTH110
             continue
         label = Path(name).name.partition(".")[0]
         if os.path.isdir(name):  # noqa: PTH112
-            raise InputError(
+            raise UsageError(
                 f"'{name}': a folder, not a label. Ingest it first with 'collscope ingest"
                 f" {shlex.quote(name)} --run {shlex.quote(label or 'NAME')}', then name the run."
             )
         if is_store(Path(name)):
-            raise InputError(
+            raise UsageError(
                 f"'{name}': a store, not a label. Join the stores with 'collscope merge --rename"
                 " --db NEW STORE...', then compare the runs of NEW."
             )
-        raise InputError(
+        raise UsageError(
             f"'{name}': a file, not a label. Ingest it first with 'collscope ingest table"
             f" {shlex.quote(name)} --label {shlex.quote(label)}', then name the label."
         )
