@@ -115,12 +115,10 @@ def _labels(table: tuple[str, ...], rows: np.ndarray[Any, Any]) -> tuple[bytes, 
 
 
 def _calls(connection: sqlite3.Connection, source: int) -> Hashable:
-    """A recording's calls; equal ones that show neither process nor time may be of two ranks."""
+    """A recording's calls."""
     query = "SELECT calls FROM _recording WHERE source_id = ?"
     ((calls,),) = connection.execute(query, (source,)).fetchall()
-    recorded = decode_recording(calls)
-    shown = (recorded.rank, recorded.pid, recorded.process, *(c.start_ns for c in recorded.calls))
-    return source if all(value is None for value in shown) else calls
+    return calls if decode_recording(calls).distinct else source
 
 
 def _log(connection: sqlite3.Connection, source: int) -> Hashable:

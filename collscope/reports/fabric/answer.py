@@ -191,9 +191,12 @@ def read_settings(connection: sqlite3.Connection, run: str) -> tuple[SettingRow,
     processes = Processes(connection, run)
     of_processes = processes.count({place for own in places.values() for place in own})
     return tuple(
-        SettingRow(*key, processes.count(places[tuple(key)]), of_processes, path, line, text)
-        for *key, path, line, text in connection.execute(_SETTINGS, (run,))
-    )
+        SettingRow(
+            name, value, origin, processes.count(places[name, value, origin]), of_processes,
+            path, line, text,
+        )
+        for name, value, origin, path, line, text in connection.execute(_SETTINGS, (run,))
+    )  # fmt: skip
 
 
 def read_facts(connection: sqlite3.Connection, run: str) -> tuple[FactRow, ...]:
