@@ -1,4 +1,4 @@
-"""Sequences that lost elements aligned, orders of several logs merged; native (native/align)."""
+"""Sequences aligned that lost elements, orders of logs merged, rows grouped: native/align."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,12 @@ def align(reference: NDArray[np.uint64], sequence: NDArray[np.uint64]) -> NDArra
     Partners are equal and rise strictly; their number is the largest possible (longest common
     subsequence; Myers 1986) up to 20000 insertions and deletions. Beyond that values that occur
     once on both sides are paired first. Memory is linear in the lengths; releases the GIL.
+    """
+
+def group(keys: NDArray[np.int32], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows grouped by key 0..count-1: their order, and where each key's rows begin and end in it.
+
+    Rows of a key rise. ValueError for another key. Linear time; releases the GIL.
     """
 
 class ChainMerger:

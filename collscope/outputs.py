@@ -29,6 +29,7 @@ _PREFIX = ".collscope-"
 _PROCESSES = Path("/proc/self/ns/pid")  # names the space that process numbers are of
 
 _inputs: set[str] = set()  # files that this command reads, by their real paths
+_noted: set[str] = set()  # the same, as the command has them
 _stores: set[str] = set()  # its stores
 _sources: set[str] = set()  # files that its stores name as their sources
 _outputs: dict[str, str] = {}  # the option that names an output, by its real path
@@ -37,6 +38,7 @@ _outputs: dict[str, str] = {}  # the option that names an output, by its real pa
 def begin_command() -> None:
     """Forget the inputs of an earlier command of this process."""
     _inputs.clear()
+    _noted.clear()
     _stores.clear()
     _sources.clear()
     _outputs.clear()
@@ -44,7 +46,9 @@ def begin_command() -> None:
 
 def note_input(path: str) -> None:
     """A file that is read or run: no output of the same command may take its place."""
-    _inputs.add(os.path.realpath(path))
+    if path not in _noted:  # finding the real path takes longer than to open the file
+        _noted.add(path)
+        _inputs.add(os.path.realpath(path))
 
 
 def note_store(path: Path) -> None:

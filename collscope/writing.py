@@ -17,6 +17,7 @@ _HIDDEN = re.compile(
 _COMMAND = re.compile(r"^([ \t]*):(?=:)|#(?=#(?:\[|vso\[))", re.MULTILINE)
 # A number as a spreadsheet reads it; what else begins with a sign is a formula.
 _NUMBER = re.compile(r"[+-](?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)?")
+_NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mun]?s|GB/s|[KMG]iB)(?!\w))")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -62,21 +63,24 @@ def one_line(text: str) -> str:
 
 def folded(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
     """Lines of at most `width` columns; a word is never broken, so an option, a name or a path can
-    be copied from one line.
+    be copied from one line. A number and its unit stay together.
 
     first, rest  what the first line begins with, and what all others do
 
     >>> folded("give the time as --step-ms", 22, "- ", "  ")
     ['- give the time as', '  --step-ms']
+    >>> folded("a step is 12 % shorter", 12)
+    ['a step is', '12 % shorter']
     """
-    return textwrap.wrap(
-        text,
+    lines = textwrap.wrap(
+        _NUMBER_AND_UNIT.sub("\0", text),
         width,
         initial_indent=first,
         subsequent_indent=rest,
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return [line.replace("\0", " ") for line in lines]
 
 
 def inert(cell: str) -> str:

@@ -67,8 +67,10 @@ def is_path(word: str) -> bool:
 
 
 def is_sqlite(path: str) -> bool:
-    """Whether a path is that of an SQLite file."""
+    """Whether a path is that of an SQLite file; of a pipe nothing is read."""
     try:
+        if not os.path.isfile(path):  # noqa: PTH113 - any text
+            return False
         with open(path, "rb") as file:  # noqa: PTH123 - any text
             return file.read(len(_SQLITE)) == _SQLITE
     except (OSError, ValueError):

@@ -8,6 +8,7 @@ differences. Handles are stored as rows of their own.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -24,12 +25,15 @@ from collscope.match.observations import (
     TuningSetting,
     constant,
 )
+from collscope.match.run_rows import LoadedRows
 from collscope.model import Op
 from collscope.model.comm_handle import CommHandle
 
 _VERSION = 2
 _GROWING = ("line", "op_count")
-_WIDTHS = ("<i1", "<i2", "<i4")
+# Integers that a column may be stored as, with the least and the greatest.
+_WIDTHS = tuple((f"<i{n}", -(1 << 8 * n - 1), (1 << 8 * n - 1) - 1) for n in (1, 2, 4))
+_contexts = threading.local()  # of zstd: for a small log making one takes longer than using it
 
 
 class _Header(msgspec.Struct):
@@ -42,10 +46,10 @@ class _Header(msgspec.Struct):
 def encode(observed: Observations) -> bytes:
     """Bytes of everything but the handles."""
     arrays = {**observed.columns, **{f"tuning.{n}": a for n, a in observed.tuning.items()}}
-    packed = {name: _narrow(a, growing=name in _GROWING) for name, a in arrays.items()}
+    packed = {name: _pack(a, growing=name in _GROWING) for name, a in arrays.items()}
     header = _Header(
         _VERSION,
-        [(name, a.dtype.str, packed[name].dtype.str, len(a)) for name, a in arrays.items()],
+        [(name, a.dtype.str, packed[name][0], len(a)) for name, a in arrays.items()],
         [
             (s.op.value, s.backend, s.count, s.datatype, s.redop, s.root, s.flags)
             for s in observed.signatures
@@ -53,22 +57,44 @@ def encode(observed: Observations) -> bytes:
         [(s.algorithm, s.protocol, s.channels, s.kernel) for s in observed.tuning_settings],
     )
     head = msgspec.msgpack.encode(header)
-    compressor = zstandard.ZstdCompressor(level=1, threads=-1, write_checksum=True)
     parts = [len(head).to_bytes(8, "little"), head]
-    parts += [_pack(a, compressor) for a in packed.values()]
-    sizes = [len(p).to_bytes(8, "little") for p in parts[2:]]
-    return b"".join([*parts[:2], *(x for pair in zip(sizes, parts[2:], strict=True) for x in pair)])
+    for _, data in packed.values():
+        parts += [len(data).to_bytes(8, "little"), data]
+    return b"".join(parts)
 
 
-def _narrow(array: Ints, *, growing: bool) -> Ints:
-    """The same values in the narrowest signed integers, a growing array's as differences."""
-    if growing and len(array):
+def _pack(array: Ints, *, growing: bool) -> tuple[str, bytes]:
+    """An array in the narrowest signed integers, a growing one's differences: dtype and bytes.
+
+    The bytes are one value where all are equal, else compressed with zstd.
+    """
+    if not len(array):
+        return _WIDTHS[0][0], _compress(array)
+    if array.strides == (0,) and not growing:
+        array = array[:1]
+    elif growing:
         # Of unsigned values a step back wraps around to the negative difference.
         signed = array.view(np.dtype(f"i{array.itemsize}"))
-        array = np.concatenate([signed[:1], np.diff(signed)])
-    low, high = int(array.min(initial=0)), int(array.max(initial=0))
-    narrow = next((d for d in _WIDTHS if np.iinfo(d).min <= low and high <= np.iinfo(d).max), None)
-    return array if narrow is None else array.astype(narrow, copy=False)
+        array = signed.copy()
+        array[1:] -= signed[:-1]
+    low, high = int(array.min()), int(array.max())
+    narrow = next((d for d, least, most in _WIDTHS if least <= low and high <= most), None)
+    array = (array[:1] if low == high else array).astype(narrow or array.dtype, copy=False)
+    return array.dtype.str, array.tobytes() if low == high else _compress(array)
+
+
+def _compress(array: Ints) -> bytes:
+    if not hasattr(_contexts, "compressor"):
+        _contexts.compressor = zstandard.ZstdCompressor(level=1, write_checksum=True)
+    data: bytes = _contexts.compressor.compress(np.ascontiguousarray(array).data)
+    return data
+
+
+def _decompress(data: bytes) -> bytes:
+    if not hasattr(_contexts, "decompressor"):
+        _contexts.decompressor = zstandard.ZstdDecompressor()
+    found: bytes = _contexts.decompressor.decompress(data)
+    return found
 
 
 def _widen(array: Ints, dtype: str, *, growing: bool) -> Ints:
@@ -78,29 +104,29 @@ def _widen(array: Ints, dtype: str, *, growing: bool) -> Ints:
     return np.cumsum(array, dtype=dtype) if growing else array.astype(dtype, copy=False)
 
 
-def _pack(array: Ints, compressor: zstandard.ZstdCompressor) -> bytes:
-    """Bytes of an array: one value where all are equal, else zstd."""
-    if len(array) and (array == array[0]).all():
-        return array[:1].tobytes()
-    return compressor.compress(np.ascontiguousarray(array).data)
-
-
-def _unpack(data: bytes, dtype: str, count: int, decompressor: zstandard.ZstdDecompressor) -> Ints:
+def _unpack(data: bytes, dtype: str, count: int) -> Ints:
     """The array that `_pack` was given."""
     if not count:
         return np.empty(0, dtype)
     # A zstd frame is longer than any single value: its magic alone takes 4 bytes, its header more.
     if len(data) == np.dtype(dtype).itemsize:
         return constant(np.frombuffer(data, dtype)[0], count)
-    return np.frombuffer(decompressor.decompress(data), dtype=dtype, count=count)
+    return np.frombuffer(_decompress(data), dtype=dtype, count=count)
 
 
-def decode(
-    data: bytes, handles: Sequence[CommHandle], names: Collection[str] = COLUMNS
-) -> Observations:
+def decode(data: bytes, handles: Sequence[CommHandle]) -> Observations:
     """Observations from their bytes and their handles.
 
-    names   of the columns that are wanted
+    raises  InputError when the bytes are not of this version
+    """
+    header, _ = _header(data)
+    rows = decode_rows(data, COLUMNS)
+    return Observations(handles, _signatures(header), *rows, _settings(header))
+
+
+def decode_rows(data: bytes, names: Collection[str]) -> LoadedRows:
+    """Some columns of observations from their bytes, and the settings of the rows.
+
     raises  InputError when the bytes are not of this version
     """
     header, at = _header(data)
@@ -108,17 +134,26 @@ def decode(
         arrays = _arrays(data, at, header, names)
     except (zstandard.ZstdError, ValueError, TypeError) as error:
         raise InputError(f"store: observations are damaged ({error}). Ingest again.") from error
-    return Observations(
-        handles,
-        [Signature(Op(s[0]), *s[1:]) for s in header.signatures],
-        _with_absent_columns(
-            {n: a for n, a in arrays.items() if not n.startswith("tuning.")},
-            names,
-            _rows(header),
-        ),
-        {n.removeprefix("tuning."): a for n, a in arrays.items() if n.startswith("tuning.")},
-        [TuningSetting(*s) for s in header.settings],
-    )
+    columns = {n: a for n, a in arrays.items() if not n.startswith("tuning.")}
+    tuning = {n.removeprefix("tuning."): a for n, a in arrays.items() if n.startswith("tuning.")}
+    return LoadedRows(_with_absent_columns(columns, names, _rows(header)), tuning)
+
+
+def decode_head(data: bytes) -> tuple[list[Signature], list[TuningSetting], int]:
+    """Signatures, tuning settings and rows of observations, from their bytes.
+
+    raises  InputError when the bytes are not of this version
+    """
+    header, _ = _header(data)
+    return _signatures(header), _settings(header), _rows(header)
+
+
+def _signatures(header: _Header) -> list[Signature]:
+    return [Signature(Op(s[0]), *s[1:]) for s in header.signatures]
+
+
+def _settings(header: _Header) -> list[TuningSetting]:
+    return [TuningSetting(*s) for s in header.settings]
 
 
 def _header(data: bytes) -> tuple[_Header, int]:
@@ -133,11 +168,6 @@ def _header(data: bytes) -> tuple[_Header, int]:
             f"store: observations of another version ({header.version}). Ingest again."
         )
     return header, 8 + length
-
-
-def row_count(data: bytes) -> int:
-    """Rows of observations, from their bytes."""
-    return _rows(_header(data)[0])
 
 
 def _rows(header: _Header) -> int:
@@ -157,14 +187,13 @@ def _arrays(
     data: bytes, at: int, header: _Header, names: Collection[str]
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Columns that follow the header, by name; those of tuning always."""
-    decompressor = zstandard.ZstdDecompressor()
     arrays = {}
     for name, dtype, stored, count in header.arrays:
         size = int.from_bytes(data[at : at + 8], "little")
         # Stores of schema 8 and before called communicator handles streams.
         column = "handle" if name == "stream" else name
         if column in names or column.startswith("tuning."):
-            narrow = _unpack(data[at + 8 : at + 8 + size], stored, count, decompressor)
+            narrow = _unpack(data[at + 8 : at + 8 + size], stored, count)
             arrays[column] = _widen(narrow, dtype, growing=column in _GROWING)
         at += 8 + size
     return arrays

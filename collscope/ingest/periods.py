@@ -114,11 +114,13 @@ def _starts(connection: sqlite3.Connection, run: int) -> dict[int, int]:
 
     Few runs have a period whose traces lie far from each other; the others need not be read for it.
     """
-    # Imported here: a report of periods needs none of it.
+    rows = connection.execute(_TRACES, {"run": run}).fetchall()
+    if not rows:
+        return {}
+    # Imported here: a run of logs needs none of it, nor does a report of periods.
     from collscope.ingest.stored_traces import load_traces  # noqa: PLC0415
     from collscope.match.job_starts import find_job_starts, separate_windows  # noqa: PLC0415
 
-    rows = connection.execute(_TRACES, {"run": run}).fetchall()
     windows: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
     for k, period in enumerate(_assign(rows, {})):
         windows[period][k] = rows[k][6:8]

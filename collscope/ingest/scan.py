@@ -1,4 +1,4 @@
-"""Logs through the scanner, one ahead of the log that is being stored.
+"""Logs through the scanner, a large one ahead of the log that is being stored.
 
 Imports little: the scanner runs while the modules that store what it finds are being loaded.
 """
@@ -6,8 +6,10 @@ Imports little: the scanner runs while the modules that store what it finds are 
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from pathlib import Path
 
 import msgspec
 
@@ -37,6 +39,7 @@ _OWN = re.compile(
     re.DOTALL,
 )
 _SQLITE = b"SQLite format 3\0"
+_AHEAD_BYTES = 1 << 20  # handing a smaller file to a thread takes longer than to scan it
 
 
 def scan_log(file: Input, report: Report = NO_PROGRESS.read) -> Scanned:
@@ -58,7 +61,7 @@ def _with_progress(file: Input, report: Report) -> Iterator[bytes]:
 
 
 class ScansAhead:
-    """Scans of some files in their order, each begun while the one before is being stored."""
+    """Scans of some files in their order, a large one begun while that before is being stored."""
 
     def __init__(self, paths: list[str], reading: Reading) -> None:
         """Begin with the first file."""
@@ -76,7 +79,7 @@ class ScansAhead:
         """Give up what was begun and not taken."""
         self._stopped = True
         self._pool.shutdown(cancel_futures=True)
-        self._ahead = "", Future()  # see `take`
+        self._ahead = "", None  # see `take`
 
     def take(self, path: str) -> Scanned:
         """The scan of `path`, passing over files before it.
@@ -86,6 +89,8 @@ class ScansAhead:
         begun = ""
         while begun != path:
             (begun, scanned), self._ahead = self._ahead, self._begin()
+        if scanned is None:
+            return self._scan(path)
         try:
             return scanned.result()
         finally:
@@ -93,11 +98,10 @@ class ScansAhead:
             # cycle: at its end Python looks for none, and the scanner of the file would be left.
             del scanned
 
-    def _begin(self) -> tuple[str, Future[Scanned]]:
-        path = next(self._paths, None)
-        if path is None:
-            return "", Future()
-        return path, self._pool.submit(self._scan, path)
+    def _begin(self) -> tuple[str, Future[Scanned] | None]:
+        """The next file and its scan; None where that is left to `take`."""
+        path = next(self._paths, "")
+        return path, None if _is_small(path) else self._pool.submit(self._scan, path)
 
     def _scan(self, path: str) -> Scanned:
         with open_input(path, self._reading.most_bytes, once=True) as file:
@@ -107,3 +111,12 @@ class ScansAhead:
         if self._stopped:
             raise CancelledError
         self._reading.progress.read(path, done)
+
+
+def _is_small(path: str) -> bool:
+    """Whether it is a regular file of few bytes, or none that can be found."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return True
+    return stat.S_ISREG(found.st_mode) and found.st_size < _AHEAD_BYTES

@@ -11,12 +11,12 @@ import numpy as np
 from msgspec.structs import astuple, replace
 
 from collscope.ingest.lateness import lateness
-from collscope.ingest.observation_blob import decode, row_count
+from collscope.ingest.observation_blob import decode_head, decode_rows
 from collscope.match.copies import Originals, find_originals
-from collscope.match.observations import Ints, Observations, TuningSetting
+from collscope.match.observations import Ints, TuningSetting, distinct
 from collscope.match.parts import join_parts
 from collscope.match.run import Matched
-from collscope.match.run_rows import Log, RunRows
+from collscope.match.run_rows import LoadedRows, Log, RunRows
 from collscope.model.comm_handle import CommHandle, Process
 from collscope.model.traced_kernel import TracedKernel
 from collscope.store.runs import clear_matching
@@ -71,13 +71,12 @@ def _log(connection: sqlite3.Connection, source: int, handles: Sequence[CommHand
     """One log of a run, with what reads its rows."""
     query = "SELECT columns FROM _segment WHERE source_id = ?"
 
-    def load(names: Collection[str]) -> Observations:
+    def load(names: Collection[str]) -> LoadedRows:
         ((blob,),) = connection.execute(query, (source,)).fetchall()
-        return decode(blob, handles, names)
+        return decode_rows(blob, names)
 
     ((blob,),) = connection.execute(query, (source,)).fetchall()
-    head = decode(blob, handles, ())
-    return Log(handles, head.signatures, head.tuning_settings, row_count(blob), load)
+    return Log(handles, *decode_head(blob), load)
 
 
 def without_copies(given: RunInput) -> tuple[RunInput, Originals]:
@@ -308,25 +307,37 @@ def _store_calls(connection: sqlite3.Connection, first: int, columns: Mapping[st
 
     columns  all but the key, shape (calls,)
 
-    The values of a row are packed into one integer, each relative to the least of its column, and
-    SQLite unpacks them: measured, a third of the time of binding every value. Rows that do not fit
-    are halved; a single one always fits.
+    The values of a row are packed into one integer, each relative to the least of its column; a
+    column that rises by one needs no bits. SQLite unpacks them: measured, a third of the time of
+    binding every value. Rows that do not fit are halved; a single one always fits.
     """
     n = len(next(iter(columns.values())))
-    if not n:
-        return
+    for begin in range(0, n, _ROWS_PER_INSERT):
+        some = {name: c[begin : begin + _ROWS_PER_INSERT] for name, c in columns.items()}
+        _store_some(connection, first + begin, some)
+
+
+def _store_some(connection: sqlite3.Connection, first: int, columns: Mapping[str, Ints]) -> None:
+    """Insert a row or more, all at once where their values fit."""
+    n = len(next(iter(columns.values())))
     least = {name: int(column.min()) for name, column in columns.items()}
-    widths = {name: (int(c.max()) - least[name]).bit_length() for name, c in columns.items()}
-    if n > _ROWS_PER_INSERT or sum(widths.values()) > _PACKED_BITS:
+    rising = {name for name, column in columns.items() if (np.diff(column) == 1).all()}
+    widths = {
+        name: 0 if name in rising else (int(column.max()) - least[name]).bit_length()
+        for name, column in columns.items()
+    }
+    if sum(widths.values()) > _PACKED_BITS:
         half = n // 2
-        _store_calls(connection, first, {c: v[:half] for c, v in columns.items()})
-        _store_calls(connection, first + half, {c: v[half:] for c, v in columns.items()})
+        _store_some(connection, first, {c: v[:half] for c, v in columns.items()})
+        _store_some(connection, first + half, {c: v[half:] for c, v in columns.items()})
         return
     packed = np.zeros(n, dtype=np.int64)
     values, shift = [], 0
     for name, column in columns.items():
-        packed |= (column.astype(np.int64) - least[name]) << shift
-        value = f"{least[name]} + (value >> {shift} & {(1 << widths[name]) - 1})"
+        value = f"{least[name]} + key" if name in rising else f"{least[name]}"
+        if widths[name]:
+            packed |= (column.astype(np.int64) - least[name]) << shift
+            value += f" + (value >> {shift} & {(1 << widths[name]) - 1})"
         values.append(f"NULLIF({value}, -1)" if least[name] < 0 else value)
         shift += widths[name]
     connection.execute(
@@ -350,7 +361,7 @@ def _store_totals(
     # One integer per combination: sorting rows of a matrix is many times slower.
     shape = tuple(int(c.max()) + 2 for c in columns)
     combined = np.ravel_multi_index(tuple(c + 1 for c in columns), shape)
-    keys, inverse, counts = np.unique(combined, return_inverse=True, return_counts=True)
+    keys, inverse, counts = distinct(combined)
     found = np.stack(np.unravel_index(keys, shape), axis=1) - 1
     first = next_id(connection, "_call_total", "total_id")
     connection.executemany(

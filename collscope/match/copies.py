@@ -191,11 +191,9 @@ def without_repeats(observed: Observations, *, stamped: bool) -> Observations:
     """
     counts = observed.columns["op_count"]
     order, bounds = rows_by(observed.columns["handle"], len(observed.handles))
-    sorted_counts = counts[order]
-    back = sorted_counts[1:] < sorted_counts[:-1]
-    back &= observed.columns["handle"][order[1:]] == observed.columns["handle"][order[:-1]]
-    if not stamped and not back.any():  # as nearly all logs are
-        return observed
+    own_counts = (counts[order[a:b]] for a, b in pairwise(bounds.tolist()))
+    if not stamped and not any((own[1:] < own[:-1]).any() for own in own_counts):
+        return observed  # as nearly all logs are
     left = np.ones(len(observed), dtype=bool)
     for a, b in pairwise(bounds.tolist()):
         own = order[a:b]

@@ -18,6 +18,7 @@ from collscope.match.observations import (
     Ints,
     Observations,
     Signature,
+    constant,
 )
 from collscope.match.tuning import join_tuning
 from collscope.model import Diagnostic, LogRecord, Severity, parse_op
@@ -103,6 +104,8 @@ def _signatures(scan: LogScan) -> tuple[list[Signature], Ints]:
 def _trace_groups(scan: LogScan) -> Ints:
     """Number of the outermost ncclGroupStart/End interval each row is in, or -1."""
     coll, marks = scan.coll, scan.groups
+    if not len(marks.line):
+        return constant(np.int32(-1), len(coll.line))
     group = np.full(len(coll.line), -1, dtype=np.int32)
     number = 0
     for thread in np.unique(marks.thread).tolist():
@@ -174,12 +177,12 @@ def _counted(
         severity = Severity.DATA_LOSS if lost else Severity.INFO
         found.append(Diagnostic(severity, "tuning_without_call", text, count=alone))
     nameless = np.array([_size_unknown(s) for s in signatures], dtype=bool)
-    unknown = int(nameless[columns["sig"]].sum()) if len(nameless) else 0
+    unknown = int(nameless[columns["sig"]].sum()) if nameless.any() else 0
     if unknown:
         text = "calls of a datatype that no known release has: their sizes are not known"
         found.append(Diagnostic(Severity.NOTICE, "unknown_datatype", text, count=unknown))
     modulo = np.array([bool(s.flags & COUNT_MODULO_2_32) for s in signatures], dtype=bool)
-    cut = int(modulo[columns["sig"]].sum()) if len(modulo) else 0
+    cut = int(modulo[columns["sig"]].sum()) if modulo.any() else 0
     if cut:
         text = (
             "calls of an RCCL release that prints counts modulo 2^32: calls of 2^32 elements (16"

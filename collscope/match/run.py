@@ -35,6 +35,7 @@ from collscope.match.observations import (
     Signature,
     TuningSetting,
     constant,
+    distinct,
     join_columns,
 )
 from collscope.match.op_counts import ONE_LAUNCH, lacking_launches, launch_numbers
@@ -423,7 +424,7 @@ class _Matching:
 
     def _classify(self, comm: Communicator, sig: Ints, state: Ints) -> Ints:
         """Class of each call, from its signature and in-place state."""
-        keys, inverse = np.unique(sig.astype(np.int64) * 4 + state + 1, return_inverse=True)
+        keys, inverse, _ = distinct(sig.astype(np.int64) * 4 + state + 1)
         classes = []
         for key in keys.tolist():
             signature, place = self.observed.signatures[key // 4], key % 4 - 1
@@ -543,8 +544,9 @@ class _Matching:
             name: join_columns([part.pop(name) for part in self.parts], dtype)
             for name, dtype in CALL_COLUMNS.items()
         }
-        _, inverse, sizes = np.unique(calls["group"], return_inverse=True, return_counts=True)
-        calls["group"] = np.where((sizes > 1)[inverse] & (calls["group"] >= 0), inverse, -1)
+        if (calls["group"] >= 0).any():
+            _, inverse, sizes = np.unique(calls["group"], return_inverse=True, return_counts=True)
+            calls["group"] = np.where((sizes > 1)[inverse] & (calls["group"] >= 0), inverse, -1)
         self.matched.classes = list(self.class_index)
         self.matched.calls = calls
         if several:

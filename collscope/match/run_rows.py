@@ -12,10 +12,10 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from collscope.match.observations import (
     COLUMNS,
@@ -23,6 +23,7 @@ from collscope.match.observations import (
     Observations,
     Signature,
     TuningSetting,
+    constant,
     intern_values,
     join_columns,
 )
@@ -33,6 +34,13 @@ _KEPT = 8  # the rows of logs that are kept for later are such a part of that
 _DTYPES = {**COLUMNS, "group": np.int64, "row": np.int64}
 
 
+class LoadedRows(NamedTuple):
+    """Some columns of a log, and the settings of its rows, as `Observations` has them."""
+
+    columns: dict[str, Ints]
+    tuning: dict[str, Ints]
+
+
 class Log(msgspec.Struct, frozen=True):
     """One log of a run, whose rows are read when they are needed."""
 
@@ -40,7 +48,7 @@ class Log(msgspec.Struct, frozen=True):
     signatures: Sequence[Signature]
     settings: Sequence[TuningSetting]
     rows: int
-    load: Callable[[Collection[str]], Observations]  # some of its columns, by name
+    load: Callable[[Collection[str]], LoadedRows]  # some of its columns, by name
 
 
 class RunRows:
@@ -74,7 +82,7 @@ class RunRows:
         self._first = list(accumulate(rows, initial=0))  # row number of each log's first row
         self._logs_of: list[list[int]] = [[] for _ in self.handles]
         for log in self._order:
-            for handle in np.unique(self._handle[log]).tolist():
+            for handle in sorted(set(self._handle[log].tolist())):
                 if handle >= 0:
                     self._logs_of[handle].append(log)
 
@@ -168,25 +176,36 @@ class RunRows:
         """What one log has of the handles that are wanted."""
         log = self._order[place]
         found = self._loaded.columns(log, [name for name in names if name != "row"])
-        handle = self._handle[log][found.columns["handle"]]
-        counts = self._left.get(log)
-        counting = handle >= 0 if counts is None else (handle >= 0) & counts
-        row = np.arange(self._first[place], self._first[place + 1])
-        columns = {**found.columns, "row": row}
-        columns = {name: columns[name] for name in names} | {"handle": handle}
-        if "sig" in names:
-            columns["sig"] = self._sig[log][columns["sig"]]
-        if "group" in names:
-            columns["group"] = _first_rows(columns["group"], row, counting)
+        columns = {name: found.columns[name] for name in names if name != "row"}
         tuned, setting = found.tuning["row"], self._setting[log][found.tuning["setting"]]
-        chosen = counting & wanted[handle]
+        own, handle = self._handle[log], found.columns["handle"]
+        if "row" in names or "group" in names:
+            columns["row"] = np.arange(self._first[place], self._first[place + 1])
+        if "group" in names:
+            counting = self._counting(log, own >= 0, handle)
+            columns["group"] = _first_rows(columns["group"], columns["row"], counting)
+        # A column is looked up row by row only where its log has other numbers than the run.
+        chosen = self._counting(log, (own >= 0) & wanted[own], handle)
         if not chosen.all():
             at = np.flatnonzero(chosen)
             columns = {name: values[at] for name, values in columns.items()}
-            setting = setting[chosen[tuned]]
+            handle, setting = handle[at], setting[chosen[tuned]]
             tuned = np.searchsorted(at, tuned[chosen[tuned]])
+        if "sig" in names:
+            columns["sig"] = _renumbered(columns["sig"], self._sig[log])
+        columns = {name: columns[name] for name in names}
+        columns["handle"] = _renumbered(handle, own)
         tuning = {"row": tuned, "setting": setting}
         return Observations(self.handles, self.signatures, columns, tuning, self.settings)
+
+    def _counting(self, log: int, counts: Ints, handle: Ints) -> Ints:
+        """Which rows of a log are of handles that count, and count themselves.
+
+        counts  of each handle of the log
+        """
+        left = self._left.get(log)
+        own = constant(np.True_, len(handle)) if counts.all() else counts[handle]
+        return own if left is None else own & left
 
     def place_of(self, row: int) -> tuple[int, int]:
         """The log that a row stands in, as the number it was given with, and its line."""
@@ -202,10 +221,10 @@ class _Loaded:
     def __init__(self, logs: Sequence[Log], most_rows: int) -> None:
         self._logs = logs
         self._most_rows = most_rows
-        self._kept: OrderedDict[int, Observations] = OrderedDict()
+        self._kept: OrderedDict[int, LoadedRows] = OrderedDict()
         self._rows = 0
 
-    def columns(self, log: int, names: Collection[str]) -> Observations:
+    def columns(self, log: int, names: Collection[str]) -> LoadedRows:
         """At least these columns of a log, and the settings of its rows."""
         found = self._kept.pop(log, None)
         if found is None:
@@ -213,12 +232,17 @@ class _Loaded:
             self._rows += self._logs[log].rows
         elif lacking := set(names) - set(found.columns):
             columns = found.columns | self._logs[log].load(lacking).columns
-            found = replace(found, columns=columns)
+            found = LoadedRows(columns, found.tuning)
         self._kept[log] = found
         while self._rows > self._most_rows and len(self._kept) > 1:
             oldest, _ = self._kept.popitem(last=False)
             self._rows -= self._logs[oldest].rows
         return found
+
+
+def _renumbered(values: Ints, new: Ints) -> Ints:
+    """Values by their new numbers; themselves where those are the same."""
+    return values if np.array_equal(new, np.arange(len(new))) else new[values]
 
 
 def _first_rows(group: Ints, row: Ints, counting: Ints) -> Ints:

@@ -45,7 +45,9 @@ def schema_version() -> int:
 
 
 def is_store(path: Path) -> bool:
-    """Whether an SQLite file has the tables of a store."""
+    """Whether a file has the tables of a store; of a pipe nothing is read."""
+    if not path.is_file():
+        return False
     try:
         uri = f"{path.absolute().as_uri()}?mode=ro"
         with contextlib.closing(sqlite3.connect(uri, uri=True)) as found:

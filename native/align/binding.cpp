@@ -7,6 +7,7 @@
 
 #include "../owned_array.h"
 #include "align.h"
+#include "group.h"
 #include "merge_order.h"
 
 namespace nb = nanobind;
@@ -25,6 +26,16 @@ Result align_arrays(const Values& reference, const Values& sequence) {
             align::match({reference.data(), reference.size()}, {sequence.data(), sequence.size()});
     }
     return owned_array(std::move(partners));
+}
+
+nb::tuple group_rows(const Numbers& keys, std::int32_t count) {
+    align::Groups found;
+    {
+        const nb::gil_scoped_release release;
+        found = align::group({keys.data(), keys.size()}, count);
+    }
+    return nb::make_tuple(owned_array(std::move(found.order)),
+                          owned_array(std::move(found.bounds)));
 }
 
 // Takes one chain after the other, from one thread at a time.
@@ -63,6 +74,8 @@ NB_MODULE(_align, module) {
     module.doc() = "Alignment of sequences that lost elements.";
     module.def("align", &align_arrays, nb::arg("reference"), nb::arg("sequence"),
                "Index in `reference` of each element of `sequence`, or -1; releases the GIL.");
+    module.def("group", &group_rows, nb::arg("keys"), nb::arg("count"),
+               "Rows by key, and where each key's begin and end; releases the GIL.");
     nb::class_<Merger>(module, "ChainMerger", "One order of the nodes out of chains.")
         .def(nb::init<std::int32_t>(), nb::arg("nodes"))
         .def("add", &Merger::add, nb::arg("chain"), "Takes the nodes of one chain in its order.")

@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "paired.h"
+#include "scanner.h"
 
 namespace nb = nanobind;
 using namespace logscan;
@@ -29,8 +29,8 @@ nb::list texts(const std::vector<std::string>& strings) {
 }
 
 // Moves a column into a numpy array that owns its memory.
-template <class T, Index index>
-nb::object array(Column<T, index>& column) {
+template <class T>
+nb::object array(Column<T>& column) {
     const std::size_t size = column.size();
     T* data = column.release();
     nb::capsule owner(data != nullptr ? static_cast<void*>(data) : std::malloc(1),
@@ -143,7 +143,7 @@ private:
         }
     }
 
-    PairedScanner scanner_;
+    Scanner scanner_;
     bool spent_ = false;
 };
 

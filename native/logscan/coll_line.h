@@ -120,13 +120,13 @@ static_assert(sizeof(Signature) == 32);
 
 // One row per line.
 struct Calls {
-    IndexColumn<Index::comm> comm;
-    IndexColumn<Index::signature> sig;
+    Column<std::uint32_t> comm;
+    Column<std::uint32_t> sig;
     Column<std::uint64_t> op_count;
     Column<std::int32_t> slot;
     Column<std::int32_t> task;
-    IndexColumn<Index::thread> thread;
-    IndexColumn<Index::line> line;
+    Column<std::uint32_t> thread;
+    Column<std::uint32_t> line;
     Column<std::uint8_t> source;
 
     template <class With>

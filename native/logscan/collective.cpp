@@ -31,6 +31,20 @@ std::string lower(std::string_view text) {
     return out;
 }
 
+// A call line in three parts: "AllReduce", the opCount, " sendbuff 0x7f8bccf79600 recvbuff ...".
+struct CallText {
+    std::string_view op;
+    std::uint64_t op_count = 0;
+    std::string_view rest;
+    bool whole;  // with a number
+
+    explicit CallText(std::string_view message) : op(message.substr(0, message.find(':'))) {
+        Cursor in(message.substr(op.size()));
+        whole = in.take(": opCount ") && in.take_hex(op_count);
+        rest = in.rest();
+    }
+};
+
 }  // namespace
 
 bool Collectives::is_call(std::string_view message) {
@@ -52,6 +66,15 @@ Outcome Collectives::judge(const CollLine& fields) {
 }
 
 Outcome Collectives::coll_if_whole(std::string_view message, const Place& place) {
+    const CallText text(message);
+    const bool may_come_again = text.whole && !place.cut;
+    if (may_come_again) [[likely]] {
+        const KnownCall* known = known_.find(place.thread, text.op, text.rest);
+        if (known != nullptr) {
+            push(*known, text.op_count, place, source_coll);
+            return Outcome::stored;
+        }
+    }
     KnownTail& tail = tails_[place.thread % tails_.size()];
     CollLine fields = parse_coll(message, tail.thread == place.thread ? &tail : nullptr);
     const Outcome outcome = judge(fields);
@@ -59,7 +82,10 @@ Outcome Collectives::coll_if_whole(std::string_view message, const Place& place)
         if (fields.tail_at != nullptr) [[unlikely]] {
             remember_tail(fields, {fields.tail_at, message.data() + message.size()}, place, tail);
         }
-        store(fields, place, source_coll);
+        const KnownCall call = store(fields, place, source_coll);
+        if (may_come_again) {
+            known_.add(place.thread, text.op, text.rest, call);
+        }
     }
     return outcome;
 }
@@ -124,13 +150,12 @@ void Collectives::distrust_cut_tail(CollLine& fields, const Place& place) {
     }
     const std::uint32_t row = comm_rows_[find_comm_key({place.process, fields.comm})];
     const bool same = row != NONE && result_.comms.global_rank[row] == fields.global_rank;
-    distrusted_ = distrusted_ || !same;
     if (row != NONE && !same) {
         fields.global_rank = -1;
     }
 }
 
-void Collectives::store(CollLine& fields, const Place& place, std::uint8_t source) {
+KnownCall Collectives::store(CollLine& fields, const Place& place, std::uint8_t source) {
     if (place.cut && fields.ends_open) [[unlikely]] {
         distrust_cut_tail(fields, place);
     }
@@ -139,12 +164,23 @@ void Collectives::store(CollLine& fields, const Place& place, std::uint8_t sourc
                               fields.datatype, std::min(fields.redop, first_custom_redop),
                               fields.root,     fields.nranks,
                               fields.flags};
+    const KnownCall call{find_comm_key({place.process, fields.comm}),
+                         {fields.nranks, fields.global_rank},
+                         result_.signatures.intern(signature),
+                         find_slot(fields, layouts_[op]),
+                         fields.task};
+    push(call, fields.op_count, place, source);
+    return call;
+}
+
+void Collectives::push(const KnownCall& call, std::uint64_t op_count, const Place& place,
+                       std::uint8_t source) {
     Calls& calls = result_.calls;
-    calls.comm.push(find_comm(fields, place));
-    calls.sig.push(result_.signatures.intern(signature));
-    calls.op_count.push(fields.op_count);
-    calls.slot.push(find_slot(fields, layouts_[op]));
-    calls.task.push(fields.task);
+    calls.comm.push(find_comm(call.comm_key, call.ranks));
+    calls.sig.push(call.sig);
+    calls.op_count.push(op_count);
+    calls.slot.push(call.slot);
+    calls.task.push(call.task);
     calls.thread.push(place.thread);
     calls.line.push(place.line);
     calls.source.push(source);
@@ -167,9 +203,8 @@ std::uint32_t Collectives::find_comm_key(const CommKey& key) {
     return index;
 }
 
-std::uint32_t Collectives::find_comm(const CollLine& fields, const Place& place) {
-    const std::uint32_t key = find_comm_key({place.process, fields.comm});
-    const Ranks ranks{fields.nranks, fields.global_rank};
+// The latest generation of a key's communicator, or another one where that does not agree.
+std::uint32_t Collectives::find_comm(std::uint32_t key, const Ranks& ranks) {
     const std::uint32_t row = comm_rows_[key];
     if (row != NONE && agrees(row, ranks)) [[likely]] {
         learn(row, ranks);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "coll_line.h"
+#include "known_calls.h"
 #include "origin.h"
 #include "result.h"
 
@@ -45,12 +46,6 @@ public:
     // Parses the message of a CALL line.
     Outcome call(std::string_view message, const Place& place);
 
-    // Adds the communicators of the lines that follow, whose process indices `processes` maps; what
-    // their rows become is written to `rows`. False, and no row added, when the lines before
-    // might have changed how they were separated.
-    bool append(const Collectives& later, const std::vector<std::uint32_t>& processes,
-                std::vector<std::uint32_t>& rows);
-
 private:
     // An operation is in place when the buffers are the same, or when one rank's block lies inside
     // the larger buffer at rank * count * size.
@@ -59,20 +54,16 @@ private:
         std::uint64_t process;
         std::uint64_t ptr;
     };
-    // A line's facts about its communicator, -1 where unknown.
-    struct Ranks {
-        std::int32_t nranks;
-        std::int32_t global_rank;
-    };
-
     static void remember_tail(const CollLine& fields, std::string_view text, const Place& place,
                               KnownTail& tail);
     static Outcome judge(const CollLine& fields);
-    void store(CollLine& fields, const Place& place, std::uint8_t source);
+    KnownCall store(CollLine& fields, const Place& place, std::uint8_t source);
+    void push(const KnownCall& call, std::uint64_t op_count, const Place& place,
+              std::uint8_t source);
     std::uint32_t find_op(std::string_view name);
     std::uint32_t find_comm_key(const CommKey& key);
     void distrust_cut_tail(CollLine& fields, const Place& place);
-    std::uint32_t find_comm(const CollLine& fields, const Place& place);
+    std::uint32_t find_comm(std::uint32_t key, const Ranks& ranks);
     bool agrees(std::uint32_t row, const Ranks& ranks) const;
     void learn(std::uint32_t row, const Ranks& ranks);
     std::uint32_t add_comm(std::uint32_t key, const Ranks& ranks);
@@ -82,9 +73,9 @@ private:
     Result& result_;
     KeyTable<CommKey> comm_keys_;
     std::vector<std::uint32_t> comm_rows_;  // of each key, the row of its latest generation
-    bool distrusted_ = false;      // a cut line was read by what is known of its communicator
-    std::vector<Layout> layouts_;  // of each operation
+    std::vector<Layout> layouts_;           // of each operation
     std::array<KnownTail, 256> tails_;
+    KnownCalls known_;
 };
 
 }  // namespace logscan

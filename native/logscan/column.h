@@ -1,7 +1,7 @@
 // A growing array of trivially copyable values whose memory numpy can use without a copy.
 //
-// A table is a struct of columns. Its function `columns` is the one list of them: export to Python,
-// the digest and the joining of two scans go by it, each through `with(name, member)`.
+// A table is a struct of columns. Its function `columns` is the one list of them: export to Python
+// and the digest go by it, each through `with(name, member)`.
 #pragma once
 
 #include <cstddef>
@@ -13,23 +13,9 @@
 
 namespace logscan {
 
-// What a column's values number. Each scan numbers from 0, so joining two of them maps the values.
-enum class Index : std::uint8_t {
-    none,  // the values number nothing
-    process,
-    thread,
-    comm,
-    signature,
-    op,
-    kernel_name,
-    tuning_name,
-    line,  // 1-based physical lines
-    size_
-};
-
 // Why not std::vector: its memory cannot be released to another owner, and realloc moves large
 // blocks by remapping pages, so growth neither copies nor touches fresh pages twice.
-template <class T, Index = Index::none>
+template <class T>
 class Column {
     static_assert(std::is_trivially_copyable_v<T>);
 
@@ -54,15 +40,6 @@ public:
             grow();
         }
         data_[size_++] = value;
-    }
-
-    // Room for `count` more values at the end, not set; null when there is nothing to hold.
-    T* extend(std::size_t count) {
-        while (capacity_ - size_ < count) {
-            grow();
-        }
-        size_ += count;
-        return size_ == 0 ? nullptr : data_ + size_ - count;
     }
 
     T& operator[](std::size_t i) { return data_[i]; }
@@ -91,9 +68,6 @@ private:
     std::size_t size_ = 0;
     std::size_t capacity_ = 0;
 };
-
-template <Index index>
-using IndexColumn = Column<std::uint32_t, index>;
 
 // Whether `columns` of a table lists all that it has; `Beside` is what it has beside them.
 template <class Table, class... Beside>

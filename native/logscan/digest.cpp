@@ -8,8 +8,8 @@ namespace {
 
 class Digest {
 public:
-    template <class T, Index index>
-    void column(const char* name, const Column<T, index>& column) {
+    template <class T>
+    void column(const char* name, const Column<T>& column) {
         text_ += name;
         for (std::size_t i = 0; i < column.size(); ++i) {
             text_ += ' ';

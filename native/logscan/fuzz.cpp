@@ -2,7 +2,7 @@
 // that mutates seed files: fuzz ITERATIONS SEED_NUMBER FILE...
 //
 // Properties: nothing is undefined on any input; how a log is cut into pieces does not change the
-// result, nor does a second thread; cutting a log at any byte loses no record of an earlier line.
+// result; cutting a log at any byte loses no record of an earlier line.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -12,11 +12,10 @@
 
 #include "../fuzz_driver.h"
 #include "digest.h"
-#include "paired.h"
+#include "scanner.h"
 
 namespace {
 
-using logscan::PairedScanner;
 using logscan::Result;
 using logscan::Scanner;
 
@@ -26,8 +25,8 @@ using logscan::Scanner;
     std::abort();
 }
 
-template <class AScanner>
-Result scan(std::string_view input, std::size_t piece, AScanner&& scanner) {
+Result scan(std::string_view input, std::size_t piece) {
+    Scanner scanner;
     for (std::size_t at = 0; at < input.size(); at += piece) {
         // A copy of exact size, so that reading past a piece is seen by the sanitizer.
         const std::vector<char> copy(
@@ -37,8 +36,6 @@ Result scan(std::string_view input, std::size_t piece, AScanner&& scanner) {
     }
     return scanner.finish();
 }
-
-Result scan(std::string_view input, std::size_t piece) { return scan(input, piece, Scanner()); }
 
 template <class Column>
 bool starts_with(const Column& whole, const Column& part, std::size_t rows) {
@@ -50,7 +47,7 @@ void check_cut(const Result& whole, std::string_view input, std::size_t cut) {
     const Result part = scan(input.substr(0, cut), cut);
     const auto lines =
         std::count(input.begin(), input.begin() + static_cast<std::ptrdiff_t>(cut), '\n');
-    const auto until = [lines](const logscan::IndexColumn<logscan::Index::line>& column) {
+    const auto until = [lines](const logscan::Column<std::uint32_t>& column) {
         std::size_t rows = 0;
         while (rows < column.size() && column[rows] <= static_cast<std::uint64_t>(lines)) {
             ++rows;
@@ -75,10 +72,6 @@ void check(std::string_view input, std::size_t choice) {
     const std::size_t piece = 1 + choice % (choice % 3 == 0 ? 7 : 300);
     if (logscan::digest(scan(input, piece)) != logscan::digest(whole)) {
         fail("the result depends on the pieces", input);
-    }
-    if (logscan::digest(scan(input, 1 + choice % (input.size() + 1), PairedScanner(2))) !=
-        logscan::digest(whole)) {
-        fail("the result depends on the second thread", input);
     }
     if (!input.empty()) {
         check_cut(whole, input, 1 + choice / 7 % input.size());

@@ -51,6 +51,16 @@ public:
         return NONE;
     }
 
+    // The same without storing.
+    template <class Same>
+    std::uint32_t find(std::uint64_t hash, Same same) const {
+        for (std::size_t at = hash & mask();; at = (at + 1) & mask()) {
+            if (slots_[at].index == NONE || (slots_[at].hash == hash && same(slots_[at].index))) {
+                return slots_[at].index;
+            }
+        }
+    }
+
 private:
     struct Slot {
         std::uint64_t hash;

@@ -215,7 +215,6 @@ void Origins::drop_glued_text(std::string_view line, std::size_t after, Source& 
         }
     }
     if (best > 0) {
-        dropped_glued_text_ = true;
         source.begin += source.host.size() - best;
         source.host.remove_prefix(source.host.size() - best);
     }
@@ -232,7 +231,6 @@ std::uint32_t Origins::find_seen_glued(const Process& found) {
         Process& seen = result_.processes[process];
         if (seen.host.size() > found.host.size() && seen.host.ends_with(found.host) &&
             begins_row(seen.prefix)) {
-            dropped_glued_text_ = true;
             seen.host = found.host;
             seen.prefix = found.prefix;
             return process;

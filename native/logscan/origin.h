@@ -42,14 +42,6 @@ public:
     Origin resolve(std::string_view line, const Anchor& anchor, std::size_t after,
                    std::uint64_t line_number);
 
-    // Whether these lines, read without those before them, may have been read differently for it:
-    // a host looked like text glued to a known one, or would have.
-    bool depends_on(const Origins& earlier) const;
-
-    // Adds processes and threads of the lines that follow; what their indices become.
-    void append(const Origins& later, std::uint32_t lines, std::vector<std::uint32_t>& processes,
-                std::vector<std::uint32_t>& threads);
-
 private:
     struct Source {
         std::size_t begin;
@@ -78,7 +70,6 @@ private:
     std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> of_pid_;  // with a host
     KeyTable<ThreadKey> threads_;
     std::array<Cached, 256> cache_;
-    bool dropped_glued_text_ = false;
     bool host_after_row_ = false;  // of a process whose first line is half a row of a table
     std::unordered_map<std::string, std::uint32_t> renamed_;  // keys of hosts seen glued before
 };

@@ -21,7 +21,7 @@ struct Process {
 };
 
 struct Threads {
-    IndexColumn<Index::process> process;
+    Column<std::uint32_t> process;
     Column<std::int64_t> tid;
 
     template <class With>
@@ -33,7 +33,7 @@ struct Threads {
 static_assert(lists_all_columns<Threads>());
 
 struct Comms {
-    IndexColumn<Index::process> process;
+    Column<std::uint32_t> process;
     Column<std::uint64_t> ptr;
     Column<std::int32_t> nranks;
     Column<std::int32_t> global_rank;
@@ -53,9 +53,9 @@ static_assert(lists_all_columns<Comms>());
 inline constexpr std::uint32_t line_number_limit = NONE - 1;  // lines beyond it share a number
 
 struct Groups {
-    IndexColumn<Index::process> process;
-    IndexColumn<Index::thread> thread;
-    IndexColumn<Index::line> line;
+    Column<std::uint32_t> process;
+    Column<std::uint32_t> thread;
+    Column<std::uint32_t> line;
     Column<std::int8_t> delta;
 
     template <class With>
@@ -69,7 +69,7 @@ struct Groups {
 static_assert(lists_all_columns<Groups>());
 
 struct Kernels {
-    IndexColumn<Index::process> process;
+    Column<std::uint32_t> process;
     Column<std::uint8_t> kind;
     Column<std::int64_t> time_ns;
     Column<std::int32_t> rank;
@@ -78,13 +78,13 @@ struct Kernels {
     Column<std::int32_t> thread;
     Column<std::uint64_t> op_count;
     Column<std::uint64_t> op_count2;
-    IndexColumn<Index::kernel_name> name;
+    Column<std::uint32_t> name;
     Column<std::int64_t> bus_id;
     Column<std::int32_t> nranks;
     Column<std::uint64_t> comm_ptr;
     Column<std::int32_t> root;
     Column<std::int32_t> nc;
-    IndexColumn<Index::line> line;
+    Column<std::uint32_t> line;
 
     template <class With>
     static constexpr void columns(With&& with) {
@@ -109,15 +109,15 @@ struct Kernels {
 static_assert(lists_all_columns<Kernels>());
 
 struct Tunings {
-    IndexColumn<Index::process> process;
-    IndexColumn<Index::thread> thread;
-    IndexColumn<Index::line> line;
+    Column<std::uint32_t> process;
+    Column<std::uint32_t> thread;
+    Column<std::uint32_t> line;
     Column<std::uint8_t> kind;
-    IndexColumn<Index::op> op;
+    Column<std::uint32_t> op;
     Column<std::uint64_t> bytes;
-    IndexColumn<Index::tuning_name> algorithm;
-    IndexColumn<Index::tuning_name> protocol;
-    IndexColumn<Index::tuning_name> kernel;
+    Column<std::uint32_t> algorithm;
+    Column<std::uint32_t> protocol;
+    Column<std::uint32_t> kernel;
     Column<std::int32_t> channels;
     Column<double> time_us;
     Column<std::uint64_t> comm_ptr;
@@ -141,9 +141,9 @@ struct Tunings {
 static_assert(lists_all_columns<Tunings>());
 
 struct Messages {
-    IndexColumn<Index::process> process;
-    IndexColumn<Index::thread> thread;
-    IndexColumn<Index::line> line;
+    Column<std::uint32_t> process;
+    Column<std::uint32_t> thread;
+    Column<std::uint32_t> line;
     Column<std::uint8_t> kind;
     std::vector<std::string> text;
 

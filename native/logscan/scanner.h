@@ -23,11 +23,6 @@ public:
     // Takes a piece of the log that may be cut anywhere. Only an unfinished last line is copied.
     void feed(std::string_view data);
 
-    // Takes the scan of the lines that follow those fed so far, made by a scanner of its own, as if
-    // they had been fed here; `later` is spent. False when what stands there would have been read
-    // differently after these lines: then they have to be fed. The last line fed must be finished.
-    bool append(Scanner& later);
-
     // Flushes the last line and gives the result away; the scanner is spent afterwards.
     Result finish();
 
@@ -47,7 +42,6 @@ private:
     void report(Outcome outcome, std::string_view record, const Place& place);
     void unknown(std::string_view message, const Place& place);
 
-    // What one line leaves for later ones must be joined, or refused, in append.cpp.
     Result result_;
     Origins origins_{result_};
     Collectives collectives_{result_};

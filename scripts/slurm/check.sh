@@ -117,37 +117,37 @@ check "ingest by one process" 0 "128 files" "${logs[@]}" --jobs 1 --db one.db
 check "ingest by four ranks on two nodes" 0 "^128 files" srun -N2 -n4 --mpi=pmi2 "${logs[@]}" --db ranks.db
 check "the same store" 0 "^same store" "${same[@]}" one.db ranks.db
 
-# One rank is killed once some files are stored. Slurm's status is that of the killed task.
-status=0
-timeout 120 srun -N2 -n4 --mpi=pmi2 "${logs[@]}" --db killed.db >output 2>&1 </dev/null &
-job=$!
-for _ in $(seq 400); do
-    stored=$("$bin/python" -c 'import sqlite3; print(sqlite3.connect("file:killed.db?mode=ro", uri=True)
-    .execute("SELECT COUNT(*) > 3 FROM _source").fetchone()[0])' 2>/dev/null)
-    [ "$stored" = 1 ] && break
-    sleep 0.05
-done
-for pid in $(pgrep -f "collscope ingest log logs --db killed.db"); do
-    if grep -qsz '^SLURM_PROCID=2$' "/proc/$pid/environ"; then kill -9 "$pid"; fi
-done
-wait "$job" || status=$?
+# Prints how many files a store has.
+files=("$bin/python" -c 'import sqlite3, sys
+print(sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True)
+    .execute("SELECT COUNT(*) FROM _source").fetchone()[0])')
+
+# kill_rank RANK STORE FILES: four ranks ingest; one is killed once the store has more files than
+# that. Sets status, which is that of the killed task in Slurm.
+kill_rank() {
+    local job pid stored
+    status=0
+    timeout 120 srun -N2 -n4 --mpi=pmi2 "${logs[@]}" --db "$2" >output 2>&1 </dev/null &
+    job=$!
+    for _ in $(seq 400); do
+        stored=$("${files[@]}" "$2" 2>/dev/null)
+        [ "${stored:-0}" -gt "$3" ] && break
+        sleep 0.05
+    done
+    for pid in $(pgrep -f "collscope ingest log logs --db $2"); do
+        if grep -qsz "^SLURM_PROCID=$1\$" "/proc/$pid/environ"; then kill -9 "$pid"; fi
+    done
+    wait "$job" || status=$?
+}
+
+kill_rank 2 killed.db 3
 note "a rank is killed: a notice" "$status" 137 "^ *notice: 1 x worker_lost"
 check "a rank is killed: the same store" 0 "^same store" "${same[@]}" one.db killed.db
 
 # The first rank is killed: what it stored is kept, and the same command goes on.
-status=0
-timeout 120 srun -N2 -n4 --mpi=pmi2 "${logs[@]}" --db first.db >output 2>&1 </dev/null &
-job=$!
-for _ in $(seq 400); do
-    [ -s first.db ] && break
-    sleep 0.05
-done
-for pid in $(pgrep -f "collscope ingest log logs --db first.db"); do
-    if grep -qsz '^SLURM_PROCID=0$' "/proc/$pid/environ"; then kill -9 "$pid"; fi
-done
-wait "$job" || status=$?
+kill_rank 0 first.db 0
 note "the first rank is killed: all end" "$status" 137 "task 0: Killed"
-check "the first rank is killed: the same command goes on" 0 "^128 files" \
+check "the first rank is killed: the same command goes on" 0 "^[0-9]+ files?: already in this run" \
     srun -N2 -n4 --mpi=pmi2 "${logs[@]}" --db first.db
 check "the first rank is killed: the same store" 0 "^same store" "${same[@]}" one.db first.db
 

@@ -1,10 +1,12 @@
 // Native tests of the alignment: against a quadratic table on small inputs, and its bounds.
 #include <algorithm>
 #include <random>
+#include <stdexcept>
 #include <vector>
 
 #include "align.h"
 #include "check.h"
+#include "group.h"
 #include "merge_order.h"
 
 namespace {
@@ -83,11 +85,32 @@ void merges_orders() {
     CHECK(merged({}, 0).order.empty());
 }
 
+void groups_rows() {
+    using Rows = std::vector<std::int64_t>;
+    const std::vector<std::int32_t> keys{2, 0, 2, 2, 0};
+    const align::Groups found = align::group(keys, 4);
+    CHECK(found.order == (Rows{1, 4, 0, 2, 3}));
+    CHECK(found.bounds == (Rows{0, 2, 2, 5, 5}));
+    CHECK(align::group({}, 0).bounds == (Rows{0}));
+    const auto refuses = [&](std::vector<std::int32_t> wrong, std::int32_t count) {
+        try {
+            align::group(wrong, count);
+        } catch (const std::invalid_argument&) {
+            return true;
+        }
+        return false;
+    };
+    CHECK(refuses({0, 3}, 3));
+    CHECK(refuses({-1}, 3));
+    CHECK(refuses({}, -1));
+}
+
 }  // namespace
 
 int main() {
     is_longest_on_small_inputs();
     survives_its_limit();
     merges_orders();
+    groups_rows();
     return check::result();
 }

@@ -19,6 +19,7 @@ from collscope.reports.verdict.answer import (
     VerdictEntry,
 )
 from collscope.reports.verdict.text import entries, section
+from collscope.timeline.step_causes.records import Cause, Cost, Evidence
 
 
 @pytest.fixture
@@ -93,6 +94,53 @@ def test_hosts_that_bound_a_step_are_not_nothing_to_fix() -> None:
     assert "Nothing to fix" not in entry.advice
     (entry,) = entries(Answer(replace(step, given_ms=7.5)))
     assert entry.certainty == "certain"
+
+
+def test_the_first_line_names_the_largest_part_of_the_critical_path() -> None:
+    step = StepSummary(60.0, 40.0, 3, 2, 2, False, "host", 71.2, "collscope export perfetto")
+    blocks = section(entries(Answer(step)), step).blocks
+    assert blocks[0] == (
+        "NOTHING STANDS OUT  60 ms a step as recorded; 71 % of its critical path is host work."
+    )
+    # 60 ms recorded, 40 without the profiler
+    assert "the profiler takes 33 % of it" in str(blocks[1])
+    unknown = replace(step, bound=None, bound_percent=None)
+    assert "what bounds it is not known" in str(
+        section(entries(Answer(unknown)), unknown).blocks[0]
+    )
+
+
+def test_a_cause_that_may_cost_nothing_has_the_reason() -> None:
+    step = StepSummary(60.0, None, 3, 2, 2, False, "host", 71.2, "collscope export perfetto")
+    shown = Evidence("host_gaps", ms=9.0, usual=25.0, after="a", before="b")
+    late = Cause("late_host", False, (1,), "launch", Cost(7.9, 0.0, 10.0), shown)
+
+    def words(cause: Cause, of: StepSummary = step) -> str:
+        return entries(Answer(of, (cause,)))[0].evidence
+
+    assert words(late).endswith(
+        "Possibly it costs nothing, if GPU work hides the gap without the profiler; "
+        "--step-ms decides."
+    )
+    work = Cause(
+        "extra_work", False, (1,), "kernels", Cost(4.0, 0.0, 5.0), Evidence("extra_kernels")
+    )
+    assert "if slow hosts hide it without the profiler" in words(work)
+    given = words(late, replace(step, given_ms=50.0))
+    assert given.endswith("Possibly it costs nothing: two starts of a job may differ by as much.")
+    above = Cause("late_host", False, (1,), "launch", Cost(7.9, 0.1, 10.0), shown)
+    assert "Possibly" not in words(above)
+
+
+def test_calls_of_unknown_size_leave_slow_collectives_open() -> None:
+    step = StepSummary(
+        60.0, None, 3, 2, 2, False, "compute", 71.2, "collscope export perfetto",
+        sizes_unknown=True,
+    )  # fmt: skip
+    (entry,) = entries(Answer(step))
+    assert entry.certainty == "likely"
+    assert "record CPU activities too" in entry.advice
+    assert "Nothing to fix" not in entry.advice
 
 
 def test_three_causes_take_ten_lines() -> None:

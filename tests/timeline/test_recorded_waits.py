@@ -216,8 +216,8 @@ def test_a_report_of_inspectors_times(tmp_path: Path) -> None:
     assert [row["transfer_ns_median"] for row in timeline["classes"]] == [60 * US]
     assert timeline["classes"][0]["end_skew_ns_median"] is None
     text = collscope("report", "--db", db).out
-    assert "Rank 1 arrives last in 30 of 30 calls" in text
-    assert "by the recordings) is 62.5 %" in text
+    assert "Rank 1 arrives last in all 30 calls" in text
+    assert "by the recordings) takes 62.5 %" in " ".join(text.split())
 
 
 def test_a_report_names_the_late_rank_and_the_other_ones_stop(tmp_path: Path) -> None:

@@ -214,6 +214,7 @@ def tuning_not_worth_it(report: Report) -> Iterable[Finding]:
     if uplift is not None and uplift.judged >= MIN_JUDGED_SHARE:
         saved = uplift.saved / uplift.judged
         of = f"the time ({fraction_words(uplift.fraction, report.shares)})"
+        of = "a recorded step" if uplift.fraction.of_steps else of
     elif uplift is None and parts is not None:
         judged_ns = parts.device_ns - parts.unjudged_ns
         if parts.tunable_ns is None or not judged_ns >= MIN_JUDGED_SHARE * parts.device_ns > 0:

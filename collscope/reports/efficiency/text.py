@@ -82,15 +82,15 @@ def gain_sentences(report: Report) -> Iterable[str]:
                 "findings)."
             )
         if report.step.recorded_ms and uplift.fraction.ranks:
-            yield _scope(report)
+            yield _scope(report, shorter)
 
 
-def _scope(report: Report) -> str:
+def _scope(report: Report, shorter: str) -> str:
     """How this estimate, the verdict's costs and a prediction differ."""
     costs = any(entry.ms_per_step.value for entry in report.verdict)
     verdict = "; a cost in the verdict covers only what it names" * costs
     return (
-        f"This estimate covers the exposed transfers of all classes{verdict}. collscope predict "
+        f"The {shorter} cover the exposed transfers of all classes{verdict}. collscope predict "
         "simulates the step, which is more exact."
     )
 
@@ -180,7 +180,9 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         yield f"Collective time: {basis_words(judged_run.breakdown)}."
     for uplift in judged_run.uplifts:
         yield from _uplift(uplift, _which(uplift, judged_run), report)
-    if judged_run.kernels:
+    traced = judged_run.breakdown is not None and judged_run.breakdown.basis is Basis.TRACED
+    # Where traces time the classes, their kernels show nothing more, unless one takes too long.
+    if any(kernel.skewed or not traced for kernel in judged_run.kernels):
         yield _kernel_table(judged_run.kernels)
         yield (
             "Summed over ranks and profiles. reachable us: of the largest message, for a kernel "

@@ -239,9 +239,10 @@ def _most(row: ClassRow) -> str:
     # the first class is the largest part of this: time where it is known, else bytes
     part = ""
     if row.kernel_ns:
-        some = (row.seen_calls or row.calls) < row.calls
-        seen = f" in the {row.seen_calls} that are timed" * some
-        part = f", {format_time(row.kernel_ns)} over all ranks{seen}"
+        part = f", {format_time(row.kernel_ns)} over all ranks"
+        if (row.seen_calls or row.calls) < row.calls:
+            timed = f"the {row.seen_calls} timed ones take {format_time(row.kernel_ns)}"
+            part = f"; {timed} over all ranks"
     elif row.share_of_bytes is not None:
         part = f", {100 * row.share_of_bytes:.1f} % of the run's bytes"
     return f"{class_words(row)}, {count(row.calls, 'call')}{part}"

@@ -74,6 +74,7 @@ class StepSummary(msgspec.Struct, frozen=True):
     bound_percent: float | None  # of the step
     look: str  # command that writes the steps for ui.perfetto.dev
     kernels_in_doubt: bool = False  # kernels that may be collectives count as compute
+    sizes_unknown: bool = False  # of the calls that transfer for most of the time
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -127,13 +128,25 @@ def find_answer(
         kinds[bound.kind] = kinds.get(bound.kind, 0.0) + bound.ns
     most = max(kinds, key=kinds.__getitem__, default=None)
     codes = {code for (code,) in connection.execute(_CODES, (run,))}
-    step = replace(step, kernels_in_doubt=not codes.isdisjoint(KERNELS_IN_DOUBT))
+    step = replace(
+        step, kernels_in_doubt=not codes.isdisjoint(KERNELS_IN_DOUBT),
+        sizes_unknown=_sizes_unknown(recorded),
+    )  # fmt: skip
     if most is not None and codes.isdisjoint(BOUND_IN_DOUBT):
         percent = 100 * kinds[most] / max(1.0, sum(kinds.values()))
         step = replace(step, bound=most, bound_percent=percent)
     if not found.causes and "idle_while_queued" in codes:
         return Answer(step, unknown="idle_while_queued")
     return Answer(replace(step, recorded_ms=found.step_ns / 1e6), found.causes)
+
+
+def _sizes_unknown(recorded: RecordedJob) -> bool:
+    """Whether calls of unknown size transfer for most of the time: how fast they are is unknown."""
+    calls, transfer = recorded.linked, recorded.graph.transfer
+    of_call = calls.class_[calls.call_of_part]
+    unknown = [k for k, key in enumerate(calls.classes) if key.size_bytes is None]
+    spent = sum(int(transfer[of_call == k].sum()) for k in unknown)
+    return 2 * spent > int(transfer.sum())
 
 
 def read_diagnosis(

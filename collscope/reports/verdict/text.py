@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from collscope.reports.rendering.cause_words import advice, cause_title, evidence, ms, where
 from collscope.reports.rendering.formats import to_readable
 from collscope.reports.rendering.layout import Item, Section
 from collscope.reports.verdict.answer import Answer, MsPerStep, StepSummary, VerdictEntry
 from collscope.units import count
+
+if TYPE_CHECKING:
+    from collscope.timeline.step_causes.records import Cause
 
 _ONE_STEP = "Trace at least three whole steps on all ranks."
 _UNKNOWN = {
@@ -35,9 +40,11 @@ _UNKNOWN = {
     ),
 }  # fmt: skip
 _BOUND = {
-    "host": "bound by the hosts", "compute": "bound by compute",
-    "collective": "bound by collectives", "waiting": "bound by waiting",
+    "host": "host work", "compute": "compute", "collective": "collectives",
+    "waiting": "idle time of GPUs",
 }  # fmt: skip
+# Causes that a host has.
+_OF_HOSTS = ("late_host", "blocking_sync", "small_calls")
 
 
 def entries(answer: Answer) -> tuple[VerdictEntry, ...]:
@@ -52,10 +59,20 @@ def entries(answer: Answer) -> tuple[VerdictEntry, ...]:
         VerdictEntry(
             cause.cause, "certain" if cause.certain else "likely", tuple(sorted(cause.ranks)),
             where(cause), MsPerStep(cause.cost.value, cause.cost.low, cause.cost.high),
-            evidence(cause), advice(cause),
+            evidence(cause) + _perhaps_nothing(cause, answer.step), advice(cause),
         )
         for cause in answer.causes
     )  # fmt: skip
+
+
+def _perhaps_nothing(cause: Cause, step: StepSummary) -> str:
+    """Why a cause may cost nothing, where its range begins there."""
+    if cause.certain or cause.cost.low > 0:
+        return ""
+    if step.given_ms is not None:
+        return " Possibly it costs nothing: two starts of a job may differ by as much."
+    hidden = "GPU work hides the gap" if cause.cause in _OF_HOSTS else "slow hosts hide it"
+    return f" Possibly it costs nothing, if {hidden} without the profiler; --step-ms decides."
 
 
 def section(verdict: tuple[VerdictEntry, ...], step: StepSummary) -> Section:
@@ -106,12 +123,25 @@ def _nothing(step: StepSummary) -> VerdictEntry:
     if step.steps > 1:
         noise += f" (among the {step.steps} whole steps and between two starts)"
     advice = "Nothing to fix. The report shows what faster collectives would save."
+    recorded = step.recorded_ms or 0.0
+    if step.bound == "host" and step.given_ms is not None and step.given_ms < recorded:
+        advice = (
+            "The hosts bound the recorded step, but the profiler takes "
+            f"{100 * (1 - step.given_ms / recorded):.0f} % of it. The report shows what faster "
+            "collectives would save."
+        )
     slow_hosts = step.bound == "host" and step.given_ms is None
     if slow_hosts:
         advice = (
             "The GPUs wait for their hosts throughout the step; the profiler alone may cause that. "
             "Time steps without it, and give that time as --step-ms. If they are as long, launch "
             "less: larger kernels, CUDA graphs, torch.compile."
+        )
+    if step.sizes_unknown:
+        advice = advice.replace("Nothing to fix. ", "")
+        advice += (
+            " Causes do not include slow collectives, since the traces have no sizes of calls: "
+            "record CPU activities too."
         )
     if unseen:
         advice = (
@@ -123,7 +153,7 @@ def _nothing(step: StepSummary) -> VerdictEntry:
             "Kernels that may be collectives count as compute, so their waiting is not seen. Name "
             "them at ingest (--collective 'REGEX=Operation')."
         )
-    likely = unseen or slow_hosts or step.kernels_in_doubt or step.steps < 2
+    likely = unseen or slow_hosts or step.kernels_in_doubt or step.sizes_unknown or step.steps < 2
     return VerdictEntry(
         "none", "likely" if likely else "certain", (), "",
         MsPerStep(0.0, 0.0, 0.0),
@@ -133,10 +163,10 @@ def _nothing(step: StepSummary) -> VerdictEntry:
 
 
 def _bound(step: StepSummary) -> str:
-    words = _BOUND.get(step.bound or "", "what bounds it is not known")
-    return (
-        words if step.bound_percent is None else f"{words} ({step.bound_percent:.0f} % of the step)"
-    )
+    """What most of the step's critical path is: the chain of parts that is as long as the step."""
+    if step.bound is None or step.bound_percent is None:
+        return "what bounds it is not known"
+    return f"{step.bound_percent:.0f} % of its critical path is {_BOUND[step.bound]}"
 
 
 def _basis(step: StepSummary) -> str:

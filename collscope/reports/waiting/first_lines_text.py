@@ -160,8 +160,8 @@ def _split_sentence(
     elif wait + transfer:
         yield (
             f"Waiting for the last rank takes {waiting_words(wait, unknown, kernel_ns)} of the "
-            f"kernel time of collectives; {100 * unknown / kernel_ns:.1f} % may be waiting or "
-            f"transfer{why}."
+            f"kernel time of collectives{why}. {100 * unknown / kernel_ns:.1f} % of that time may "
+            "be waiting or transfer."
         )
     elif why:
         yield f"How much of the kernel time of collectives is waiting is not known{why}."

@@ -47,7 +47,7 @@ def late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
     else:
         part = f"; {in_time(ranks)}, they would wait {caused} less"
     return (
-        f"Rank {rank.rank} arrives last in {rank.late_last} of {late_calls(rank)}, typically by "
+        f"Rank {rank.rank} arrives last in {_late_of(rank)}, typically by "
         f"{us_or_ms(rank.late_typical_ns)}{_all_lateness(rank)}. "
         f"{others} {us_or_ms(waited)} in total{part}.{_stop_of_another(rank, ranks)}"
     )
@@ -70,7 +70,7 @@ def short_late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
     """The same for the first lines, where the finding has the rest."""
     caused = us_or_ms(rank.caused_wait_ns)
     return (
-        f"Rank {rank.rank} arrives last in {rank.late_last} of {late_calls(rank)}, typically by "
+        f"Rank {rank.rank} arrives last in {_late_of(rank)}, typically by "
         f"{us_or_ms(rank.late_typical_ns)}; this costs {_others(rank, ranks)} {caused} of waiting"
         f"{_in_traces(ranks)}."
     )
@@ -95,8 +95,15 @@ def _others(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
 
 def late_calls(rank: RankWaits) -> str:
     """The calls that a rank could be late to: in others no rank waits, or one was not seen."""
-    which = " that synchronise and were recorded on every rank" * (rank.late_of < rank.calls)
+    seen = "are in every rank's trace" if isinstance(rank, RankRow) else "every rank recorded"
+    which = f" that synchronise and {seen}" * (rank.late_of < rank.calls)
     return f"{count(rank.late_of, 'call')}{which}"
+
+
+def _late_of(rank: RankWaits) -> str:
+    """How many of them it was late to."""
+    of = "all" if rank.late_last == rank.late_of else f"{rank.late_last} of"
+    return f"{of} {late_calls(rank)}"
 
 
 def in_time(ranks: Sequence[RankWaits]) -> str:

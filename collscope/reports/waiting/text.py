@@ -146,12 +146,13 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
         ),
         (origin("rank_waits", rank=r.rank) for r in shown),
     )  # fmt: skip
+    second = "other" if len(ranks) == 2 else "second-last"
     yield (
-        "last in: calls at which the rank arrived last, by more than the clocks' error. typically "
-        f"late: after the {'other' if len(ranks) == 2 else 'second-last'} rank; half of its "
-        "lateness is in calls where it was this late or later. late % of all: its part of the "
-        "lateness of all ranks. costs others: how much less other ranks would wait "
-        f"{in_time(ranks)}."
+        "unknown: waiting or transfer. last in: calls at which the rank arrived last, by more than "
+        f"the clocks' error. typically late: after the {second} "
+        "rank; half of its lateness is in calls where it was this late or later. late % of all: "
+        "its part of the lateness of all ranks. costs others: how much less other ranks would "
+        f"wait {in_time(ranks)}."
     )
     if len(ranks) > len(shown):
         yield f"{count(len(ranks) - len(shown), 'more rank')} not shown (view rank_waits)."

@@ -31,6 +31,7 @@ from collscope.timeline.step_causes.tolerances import (
     HELD,
     MIN_CAUSE_COST,
     MIN_LATENESS_EACH_STEP,
+    MIN_RECURRENCES,
     MOST_CAUSES,
 )
 from collscope.timeline.step_causes.waits import (
@@ -126,27 +127,53 @@ def _cost(
     bases  steps without those that are gone, by each reading, ns
     """
     step = float(np.median([player.base(k)[job.used].mean() for k in range(len(player.readings))]))
-    cost = _saved(job, player, candidate, gone, bases)
+    noise = float(np.hypot(player.scatter / np.sqrt(job.used.sum()), STARTS * step))
+    least = max(MIN_CAUSE_COST * step, candidate.between_gpus * step)
+    if not (candidate.recorded or candidate.counted):
+        least = max(least, player.scatter)
+    if candidate.fixed is not None:
+        ends = list(candidate.fixed)
+        cost = _Saved(ends, ends, min(ends), _deviation(job.lengths[job.used]))
+    else:
+        saved = _saved(job, player, candidate, gone, bases, noise + least)
+        if saved is None:
+            return None
+        cost = saved
     # A host that is late makes the steps differ by that, so what is left counts; and what it does
     # now and then is no cause of every step.
-    recurs = not candidate.recorded or cost.least > MIN_LATENESS_EACH_STEP * min(cost.plain)
-    scatter = cost.scatter if candidate.recorded or candidate.counted else player.scatter
-    noise = float(np.hypot(player.scatter / np.sqrt(job.used.sum()), STARTS * step))
-    least = max(MIN_CAUSE_COST * step, scatter, candidate.between_gpus * step)
-    low, high = min(cost.all), max(cost.all)
+    recurs = not candidate.recorded or _recurs(job, candidate, cost)
+    if candidate.recorded or candidate.counted:
+        least = max(least, cost.scatter)
+    # Whether it is at the cap the trace does not show: anything from nothing to `clock`.
+    low, high = min(cost.all) - cost.clock / 2, max(cost.all) - cost.clock / 2
     sure = recurs and low - noise > least
     shown = max(cost.plain) if candidate.direct else min(cost.plain)
     if not sure and (gone is not NOTHING or not recurs or shown - noise <= least):
         return None
-    value = float(np.median(cost.all if sure else cost.plain))
+    value = float(np.median(cost.all if sure else cost.plain)) - cost.clock / 2
     hosts = 0.0
     if candidate.fixed is None:
         hosts = player.between_starts(both(gone, candidate.changes[0]))
-    noise = hypot(_SINGLE * cost.error, _BETWEEN * step, hosts)
+    noise = hypot(_SINGLE * cost.error, _BETWEEN * step, hosts, HELD * cost.clock / 2)
     # What the recording does not show and what starts differ by are independent.
-    low = max(0.0, value - hypot(value - low, noise))
-    high = value + hypot(high - value, noise)
-    return Cost(value / 1e6, low / 1e6, high / 1e6), sure
+    least = min(value - hypot(value - low, noise), min(cost.all) - cost.clock)
+    most = max(value + hypot(high - value, noise), *cost.all)
+    return Cost(value / 1e6, max(0.0, least) / 1e6, most / 1e6), sure
+
+
+def _recurs(job: Job, candidate: Candidate, cost: _Saved) -> bool:
+    """Whether hosts lose about as much in each step, or each step is about as much longer."""
+    if job.long.any() and job.used.sum() < MIN_RECURRENCES:
+        return False
+    if cost.least > MIN_LATENESS_EACH_STEP * min(cost.plain):
+        return True
+    taken = candidate.changes[0].host_ns
+    if taken is None:
+        return False
+    first = job.count - job.counted
+    inside = job.step_of_row >= first
+    lost = np.bincount(job.step_of_row[inside] - first, taken[inside], minlength=job.counted)
+    return bool(lost.min() > MIN_LATENESS_EACH_STEP * lost.mean())
 
 
 def _deviation(lengths: Floats) -> float:
@@ -161,6 +188,8 @@ class _Saved(msgspec.Struct):
     plain    by those that show it best
     least    of one step, as recorded
     scatter  deviation of the steps without it, the median of the readings
+    error    of the mean, from step to step
+    clock    what is saved less where the GPU is at its power cap and computes more of the time
     """
 
     all: list[float]
@@ -168,26 +197,38 @@ class _Saved(msgspec.Struct):
     least: float
     scatter: float
     error: float = 0.0
+    clock: float = 0.0
 
 
 def _saved(
-    job: Job, player: Player, candidate: Candidate, gone: Change, bases: list[Floats]
-) -> _Saved:
-    if candidate.fixed is not None:
-        ends = list(candidate.fixed)
-        return _Saved(ends, ends, min(ends), _deviation(job.lengths[job.used]))
+    job: Job,
+    player: Player,
+    candidate: Candidate,
+    gone: Change,
+    bases: list[Floats],
+    least_ns: float,
+) -> _Saved | None:
+    """What a step is shorter by; None where it does not stand out, which few plays show.
+
+    least_ns  what a cause must save by every reading to be sure, and by those that show it best to
+              stand out at all
+    """
     paces = player.paces if candidate.recorded else player.gpu_paces or player.paces
     pace = max(paces) if candidate.recorded else min(paces)
-    found, plain, scatter, errors, least = [], [], [], [], np.inf
+    found, plain, scatter, errors, clocks, least = [], [], [], [], [], np.inf
     used = job.used
-    for k, reading in enumerate(player.readings):
-        base = bases[k]
+    # Those that show it best come first: mostly they show enough.
+    order = sorted(range(len(player.readings)), key=lambda k: player.readings[k].pace != pace)
+    best = sum(reading.pace == pace for reading in player.readings)
+    for place, k in enumerate(order):
+        reading, base = player.readings[k], bases[k]
         own = (
             candidate.changes[min(reading.kernels, len(candidate.changes) - 1)],
             *candidate.others,
         )
         for change in own:
-            left = player.left(both(gone, change), k)[used]
+            without = both(gone, change)
+            left = player.left(without, k)[used]
             mean, rest = float((base[used] - left).mean()), float(left.mean())
             if gone is NOTHING:
                 found += _others_fast(job, player, candidate, change, k, rest)
@@ -195,17 +236,56 @@ def _saved(
                     mean = max(0.0, player.given - rest)
             if reading.pace in paces:
                 found.append(mean)
-                if candidate.at_power_cap:
-                    found.append(_at_power_cap(job, player, both(gone, change), k, base, rest))
+                found += _by_given(player, gone, reading.pace, rest)
                 scatter.append(_deviation(left))
-                errors.append(_deviation(base[used] - left))
+                errors.append(_scatter_of_saving(player, base[used], left))
+                if candidate.at_power_cap:
+                    clocks.append(_at_power_cap(job, player, without, k, base, rest))
             if candidate.irregular and not player.given:
                 found.append(mean * reading.pace)
             if reading.pace == pace:
                 plain.append(mean)
                 least = min(least, float((base[used] - left).min()))
+            if _is_hidden(candidate, gone, found, plain, least_ns, shown=place >= best):
+                return None
     error = float(np.median(errors) / np.sqrt(used.sum()))
-    return _Saved(found, plain, least, float(np.median(scatter)), error)
+    clock = max(0.0, float(np.median(clocks))) if clocks else 0.0
+    return _Saved(found, plain, least, float(np.median(scatter)), error, clock)
+
+
+def _by_given(player: Player, gone: Change, pace: float, rest: float) -> list[float]:
+    """What goes of the given step, where the step as played with everything is as long as that."""
+    if not player.given or gone is not NOTHING or pace not in player.paces:
+        return []
+    return [max(0.0, player.given - rest)]
+
+
+def _scatter_of_saving(player: Player, base: Floats, left: Floats) -> float:
+    """Deviation of what single steps save; that of the rest where the mean step is known."""
+    saved = _deviation(base - left)
+    return min(saved, _deviation(left)) if player.given else saved
+
+
+def _is_hidden(
+    candidate: Candidate,
+    gone: Change,
+    found: list[float],
+    plain: list[float],
+    least_ns: float,
+    *,
+    shown: bool,
+) -> bool:
+    """Whether a cause does not stand out, whatever the plays that are left show.
+
+    Beside causes that are gone it must by every reading. Else it must by those that show it best,
+    or by one of these if a source names it.
+
+    shown  all that show it best are played
+    """
+    surely = found if gone is not NOTHING else plain
+    if candidate.direct and gone is NOTHING:
+        surely = [max(plain)] if shown else []
+    return min(surely, default=np.inf) <= least_ns
 
 
 def _others_fast(
@@ -219,7 +299,8 @@ def _others_fast(
         return []
     if candidate.recorded:
         return [max(0.0, (player.given or float(job.lengths[job.used].mean())) - rest)]
-    return [max(0.0, player.given - rest)] if change.waits is not None and player.given else []
+    waits = change.waits is not None or candidate.cause == "blocking_sync"
+    return [max(0.0, player.given - rest)] if waits and player.given else []
 
 
 def _off(base: Floats, given: float) -> bool:
@@ -230,13 +311,12 @@ def _off(base: Floats, given: float) -> bool:
 def _at_power_cap(
     job: Job, player: Player, left: Change, number: int, base: Floats, rest: float
 ) -> float:
-    """What goes where the clock follows the step: compute takes more power than collectives.
+    """What goes less where the clock follows the step: compute takes more power than waiting.
 
     rest  the step at the recorded clock, ns
     """
-    before = float(base[job.used].mean())
-    clock = clock_change(rest / before)
+    clock = clock_change(rest / float(base[job.used].mean()))
     longer = np.where(job.compute, 1 / clock, 1.0)
     known = 1.0 if left.duration is None else left.duration
     capped = player.left(replace(left, duration=longer * known), number)
-    return before - float(capped[job.used].mean())
+    return float(capped[job.used].mean()) - rest

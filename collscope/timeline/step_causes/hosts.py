@@ -28,7 +28,7 @@ def late_hosts(job: Job) -> Iterator[Candidate]:
         if stalls.sum() > 0:
             yield Candidate(
                 "late_host", (job.rows.ranks[trace],), "launch", gaps(job, stalls),
-                changes=(Change(host_ns=stalls),), recorded=True,
+                changes=(Change(host_ns=stalls),), recorded=True, at_power_cap=True,
                 irregular=_irregular(job, trace, stalls),
             )  # fmt: skip
 
@@ -37,20 +37,13 @@ def _irregular(job: Job, trace: int, stalls: Floats) -> bool:
     """Whether a host is held up at other places in every step."""
     if job.counted < 2:
         return False
-    last = job.count - 1
-    at_place = np.zeros(len(job.rows))
-    stalled = 0.0
-    for step in range(job.count - job.counted, job.count):
-        pair = job.pair_steps(trace, step, last)
-        both = pair.partner >= 0
-        at_place[pair.partner[both]] += stalls[pair.own[both]] > 0
-        stalled += float(stalls[pair.own].sum())
-    every = at_place >= job.counted
-    recurring = 0.0
-    for step in range(job.count - job.counted, job.count):
-        pair = job.pair_steps(trace, step, last)
-        both = pair.partner >= 0
-        recurring += float(stalls[pair.own[both]][every[pair.partner[both]]].sum())
+    own, partner = job.beside_last(trace)
+    known = job.step_of_row[own] >= job.count - job.counted
+    own, partner = own[known], partner[known]
+    stalled = float(stalls[own].sum())
+    own, partner = own[partner >= 0], partner[partner >= 0]
+    at_place = np.bincount(partner[stalls[own] > 0], minlength=len(job.rows))
+    recurring = float(stalls[own[at_place[partner] >= job.counted]].sum())
     return recurring < MIN_REGULAR * stalled
 
 
@@ -61,10 +54,7 @@ def against(job: Job, trace: int, other: int) -> Floats | None:
     it: both must be partners.
     """
     found = np.zeros(len(job.rows))
-    own, partner, at = (
-        np.concatenate(columns)
-        for columns in zip(*(job.partners(trace, other, s) for s in range(job.count)), strict=True)
-    )
+    own, partner, at = job.partners(trace, other)
     follows = np.append(False, (np.diff(at) == 1) & (partner[1:] >= 0) & (partner[:-1] >= 0))
     # The first row of the first step follows what was launched before that step.
     follows[:1] = partner[:1] >= 0
@@ -81,24 +71,20 @@ def common_stalls(job: Job) -> Iterator[Candidate]:
         return
     found = np.zeros(len(job.rows))
     for trace in job.traces:
-        # Places of all steps beside those of the last one.
-        last = job.count - 1
-        held = np.zeros(len(job.rows))
-        for step in range(job.count):
-            pair = job.pair_steps(trace, step, last)
-            both = pair.partner >= 0
-            held[pair.partner[both]] += job.interval[pair.own[both]] > job.stall
-        recurs = held >= max(1, job.counted)
-        for step in range(job.count):
-            pair = job.pair_steps(trace, step, last)
-            both = pair.partner >= 0
-            rows = pair.own[both][recurs[pair.partner[both]]]
-            found[rows] = np.maximum(job.interval[rows] - job.usual_interval, 0)
-    if any(not found[job.rows.of(t)].any() for t in job.traces):
+        own, place = job.beside_last(trace)
+        own, place = own[place >= 0], place[place >= 0]
+        held = np.bincount(place[job.interval[own] > job.stall], minlength=len(job.rows))
+        rows = own[held[place] >= max(1, job.counted)]
+        found[rows] = np.maximum(job.interval[rows] - job.usual_interval, 0)
+    lost = {t: float(found[job.rows.of(t)].sum()) for t in job.traces}
+    least = min(lost.values())
+    if not least:
         return
+    for trace in job.traces:  # what one host loses more than another is not common
+        found[job.rows.of(trace)] *= least / lost[trace]
     yield Candidate(
         "late_host", (), "launch", gaps(job, found, len(job.traces)),
-        changes=(Change(host_ns=found),), recorded=True,
+        changes=(Change(host_ns=found),), recorded=True, at_power_cap=True,
     )  # fmt: skip
 
 

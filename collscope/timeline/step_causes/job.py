@@ -15,7 +15,7 @@ from collscope.model.trace import Call, HostCalls, Ints, Kind
 from collscope.timeline.graph import FIRST, HOST, NEVER
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.step_causes.tolerances import LONG_STEP, STRETCHED_INTERVAL
-from collscope.timeline.tolerances import SLOWDOWN_PRIOR
+from collscope.timeline.tolerances import SLOWDOWN_PRIOR, STARTS
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -42,7 +42,8 @@ class Job:
         self.calls, self.times = recorded.linked, recorded.linked_times
         self.traces = self.steps.traces.tolist()
         self.count = int(self.steps.count.max(initial=0))
-        self._pairs: dict[tuple[tuple[int, int], tuple[int, int]], Pairing] = {}
+        self._places: dict[tuple[int, int], Ints] = {}  # by `_step_kind` of two steps
+        self._beside: dict[tuple[int, int, int | None], tuple[Ints, Ints]] = {}
 
     @property
     def whole_job(self) -> bool:
@@ -90,13 +91,18 @@ class Job:
 
         Where the record does not show the slowdown it may be none, or as much as is known of other
         jobs. It shows none where the same kernels last longer alone on one rank than beside a
-        collective on another: then the first of these ranks is the slower one.
+        collective on another: then the first of these ranks is the slower one. Where ranks have
+        different amounts of work it shows too little for the same reason.
         """
         known, duration = self.recorded.contention, self.graph.duration.astype(np.float64)
-        own = known.alone(duration, known.slowdown), known.slowdown
-        if known.mean:
+        alone = known.alone(duration, known.slowdown)
+        own = alone, known.slowdown
+        inside = self.compute & (self.step_of_row >= 0)
+        work = np.bincount(self.rows.trace[inside], alone[inside], len(self.rows.ranks))
+        work = work[self.traces]
+        if known.mean and work.max() <= (1 + STARTS) * work.min():
             return (own,)
-        prior = np.where(self.graph.compute, SLOWDOWN_PRIOR, 0.0)
+        prior = np.where(self.graph.compute, np.maximum(SLOWDOWN_PRIOR, known.slowdown), 0.0)
         return own, (known.alone(duration, prior), prior)
 
     @property
@@ -151,21 +157,52 @@ class Job:
         own = np.where(self.rows.entry >= 0, op[self.rows.entry], len(ops) + name)
         return own.astype(np.uint64)
 
-    def pair(self, trace: int, other: int, step: int) -> Pairing:
-        """Rows of one rank's step beside those of another's."""
-        return self._pair((trace, step), (other, step))
+    def beside(self, trace: int, other: int) -> tuple[Ints, Ints]:
+        """Rows of a rank's whole steps and what another runs at the same places; -1: nothing."""
+        return self._together(trace, other, None)
+
+    def beside_last(self, trace: int) -> tuple[Ints, Ints]:
+        """Rows of a rank's whole steps and those of the last step at the same places; -1: none."""
+        return self._together(trace, trace, self.count - 1)
+
+    def _together(self, trace: int, other: int, step: int | None) -> tuple[Ints, Ints]:
+        """Rows of all whole steps beside those of another rank, or of one step."""
+        if (trace, other, step) not in self._beside:
+            pairs = [
+                self._pair((trace, s), (other, s if step is None else step))
+                for s in range(self.count)
+            ]
+            self._beside[trace, other, step] = (
+                np.concatenate([p.own for p in pairs]),
+                np.concatenate([p.partner for p in pairs]),
+            )
+        return self._beside[trace, other, step]
 
     def pair_steps(self, trace: int, step: int, other: int) -> Pairing:
         """Rows of one step beside those of another step of the same rank."""
         return self._pair((trace, step), (trace, other))
 
     def _pair(self, one: tuple[int, int], other: tuple[int, int]) -> Pairing:
-        known = self._pairs.get((one, other))
-        if known is None:
-            own, there = self.in_step(*one), self.in_step(*other)
+        own, there = self.in_step(*one), self.in_step(*other)
+        kinds = self._step_kind[one], self._step_kind[other]
+        if kinds[0] == kinds[1]:
+            return Pairing(own, there, there)
+        if kinds not in self._places:
             place = _align.align(self.key[there], self.key[own]).astype(np.int64)
-            known = self._pairs[one, other] = Pairing(own, np.append(there, -1)[place], there)
-        return known
+            self._places[kinds] = place
+        return Pairing(own, np.append(there, -1)[self._places[kinds]], there)
+
+    @cached_property
+    def _step_kind(self) -> dict[tuple[int, int], int]:
+        """Of each trace and step a number, equal where the rows have equal keys in their order."""
+        known: dict[bytes, int] = {}
+        return {
+            (trace, step): known.setdefault(
+                self.key[self.in_step(trace, step)].tobytes(), len(known)
+            )
+            for trace in self.traces
+            for step in range(self.count)
+        }
 
     @cached_property
     def counted(self) -> int:
@@ -178,22 +215,25 @@ class Job:
                 return self.count - 1
         return self.count
 
-    def partners(self, trace: int, other: int, step: int) -> tuple[Ints, Ints, Ints]:
-        """Rows of a rank's step, their partners (-1: none), and the places of these launches."""
-        pair = self.pair(trace, other, step)
-        return pair.own, pair.partner, np.where(pair.partner >= 0, self._place[pair.partner], -2)
+    def partners(self, trace: int, other: int) -> tuple[Ints, Ints, Ints]:
+        """As `beside`, with the places of the partners' launches; -2 where there is none."""
+        own, partner = self.beside(trace, other)
+        return own, partner, np.where(partner >= 0, self._place[partner], -2)
 
     def like(self, trace: int) -> int | None:
         """The rank to compare a rank with: among all but it, the one in the middle by work."""
-        others = [t for t in self.traces if t != trace]
-        if not others:
-            return None
+        others = [t for t in self._by_work if t != trace]
+        return others[(len(others) - 1) // 2] if others else None
+
+    @cached_property
+    def _by_work(self) -> list[int]:
+        """Traces in the order of what their kernels take in whole steps."""
         inside = self.step_of_row >= 0
         work = [
-            float(self.duration[self.rows.of(t)][inside[self.rows.of(t)]].sum()) for t in others
+            float(self.duration[rows][inside[rows]].sum())
+            for rows in map(self.rows.of, self.traces)
         ]
-        middle = int(np.argsort(work, kind="stable")[(len(work) - 1) // 2])
-        return int(others[middle])
+        return [self.traces[k] for k in np.argsort(work, kind="stable").tolist()]
 
     # Hosts: intervals between launches that follow the same synchronising call.
 

@@ -60,7 +60,8 @@ class Candidate(msgspec.Struct, frozen=True):
     certain: bool = True
     fixed: tuple[float, float] | None = None  # ns a step, where no play gives the cost
     irregular: bool = False  # as the host's work is interrupted: the less of it, the less often
-    counted: bool = False  # the same in every step: its cost need not exceed the steps' scatter
+    # The same in every step, or what the steps scatter by: its cost need not exceed their scatter.
+    counted: bool = False
     direct: bool = False  # a source names it: it stands out where any reading shows it
     between_gpus: float = 0.0  # of the step: ranks may differ by so much for no cause
     at_power_cap: bool = False  # without it the GPU computes more of the time: its clock may fall

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from collscope.model.op import Op
 from collscope.model.trace import Call, Kind
 from collscope.timeline.graph import FIRST
 from collscope.timeline.step_causes.job import Job
@@ -25,6 +26,9 @@ from collscope.timeline.step_causes.tolerances import (
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
+
+
+_EXCHANGES = (Op.ALL_TO_ALL, Op.ALL_TO_ALLV, Op.SEND_RECV, Op.SEND, Op.RECV)
 
 
 def sync_nodes(job: Job, trace: int | None = None) -> Ints:
@@ -59,9 +63,24 @@ def _inside(job: Job, nodes: Ints) -> Ints:
     return nodes[(time > begin[trace]) & (time <= finish[trace])]
 
 
+def _avoidable(job: Job, trace: int) -> Ints:
+    """Waits of a host but for those right before an exchange: it reads how much it has to send."""
+    nodes = sync_nodes(job, trace)
+    order = job.launched(trace)
+    if not len(nodes) or not len(order):
+        return nodes
+    ops = np.array([e.op in _EXCHANGES for e in job.rows.entries] + [False])
+    exchange = np.append(0, np.cumsum(ops[job.rows.entry[order]]))
+    shift = int(job.graph.time[job.graph.start_node[order[0]] - FIRST] - job.rows.start[order[0]])
+    first = np.searchsorted(job.rows.launch[order], job.graph.time[nodes] - shift)
+    last = np.minimum(first + MAX_ROWS_BETWEEN, len(order))
+    found: Ints = nodes[exchange[last] == exchange[first]]
+    return found
+
+
 def blocking_calls(job: Job) -> Iterator[Candidate]:
     """Calls in which hosts wait for their GPU, and launch nothing meanwhile."""
-    per_rank = {t: _inside(job, sync_nodes(job, t)) for t in job.traces}
+    per_rank = {t: _inside(job, _avoidable(job, t)) for t in job.traces}
     counts = {t: len(n) / max(1, job.count) for t, n in per_rank.items()}
     least = min(counts.values(), default=0)
     for trace in job.traces:
@@ -78,7 +97,7 @@ def _blocking(job: Job, traces: tuple[int, ...], per_rank: dict[int, Ints]) -> C
     chosen = traces or tuple(job.traces)
     checked = []
     for trace in chosen:
-        nodes = sync_nodes(job, trace)
+        nodes = _avoidable(job, trace)
         waits[nodes] = True
         read = _what_is_read(job, trace, nodes)
         duration[read], host[read] = 0.0, job.interval[read]

@@ -99,7 +99,11 @@ class Player:
         return max(0.0, usual - fast)
 
     def steps(self, change: Change, reading: Reading) -> Floats:
-        """Steps in ns, of the rank whose steps take the longest together."""
+        """Steps in ns, the mean of the ranks.
+
+        A step takes as long on one rank as on another in the long run, but ranks reach the ends of
+        a few recorded steps at different moments.
+        """
         job = self.job
         graph = self._graph(change, reading.pace)
         alone, slowdown = job.contention[reading.kernels]
@@ -111,8 +115,7 @@ class Player:
         if change.transfer is not None:
             transfer = transfer * change.transfer
         played = play(graph, Substitutions(transfer, 1.0, alone, slowdown, reading.delays))
-        ends = job.steps.ends(played.end)
-        found: Floats = np.diff(ends[:, (ends[-1] - ends[0]).argmax()])
+        found: Floats = np.diff(job.steps.ends(played.end).mean(axis=1))
         return found
 
     def _paces_of(self, step_ns: float) -> tuple[float, ...]:

@@ -67,11 +67,8 @@ def _longest(job: Job, rows: Ints) -> int:
 
 def _unpaired(job: Job, trace: int, other: int) -> Ints:
     """Kernels and copies of a rank's whole steps that the other has not."""
-    found = [np.empty(0, dtype=np.int64)]
-    for step in range(job.count):
-        pair = job.pair(trace, other, step)
-        found.append(pair.own[pair.partner < 0])
-    rows = np.concatenate(found)
+    own, partner = job.beside(trace, other)
+    rows = own[partner < 0]
     return rows[job.rows.entry[rows] < 0]
 
 
@@ -110,6 +107,7 @@ def longer_kernels(job: Job) -> Iterator[Candidate]:
                 for alone, _ in job.contention
             ),
             others=() if uneven else _calls_too(job, trace, other), between_gpus=STARTS,
+            counted=not uneven,
         )  # fmt: skip
 
 
@@ -145,13 +143,9 @@ def _as_there(job: Job, trace: int, other: int, alone: Floats, *, unpaired: bool
 
 def _pairs(job: Job, trace: int, other: int) -> tuple[Ints, Ints]:
     """Kernels of a rank's whole steps and what another runs at the same places."""
-    found = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))]
-    for step in range(job.count):
-        pair = job.pair(trace, other, step)
-        good = (pair.partner >= 0) & job.compute[pair.own]
-        found.append((pair.own[good], pair.partner[good]))
-    own, partner = zip(*found, strict=True)
-    return np.concatenate(own), np.concatenate(partner)
+    own, partner = job.beside(trace, other)
+    good = (partner >= 0) & job.compute[own]
+    return own[good], partner[good]
 
 
 def _uneven(job: Job, own: Ints, partner: Ints) -> bool:
