@@ -16,9 +16,7 @@ class Scanner:
     def feed(self, data: bytes) -> None:
         """Take the next piece, cut anywhere; how a log is cut does not change the result.
 
-        Releases the GIL and copies only the unfinished last line. Of a piece of 1 MiB and more, a
-        second thread scans the later half; the result is the same to the last index. A line
-        beyond 1 MiB is cut there.
+        Releases the GIL and copies only the unfinished last line. A line beyond 1 MiB is cut there.
         Raises RuntimeError after `finish`.
         """
 

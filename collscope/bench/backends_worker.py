@@ -11,12 +11,13 @@ Calls that follow each other alone would show launches that a job's compute hide
 NCCL's on two H100), and data that stay in the cache. What a call adds depends on the compute, so
 there are three kinds: a layer of a model, whose second matrix product writes the data and whose
 next work reads the result; a matrix product and a copy, each followed by zeros for data. All of
-them read more than the L2 cache holds. The rows behind a layer have the label's own name, the
-others also `behind-KIND`. The backends take turns, so that drift meets all of them. A row holds all
-samples of a launch: launches differ by more than samples, so start it several times, with --round 1
---append and so on. Before and after its samples each backend's result is compared with the expected
-sum, element by element, in a graph. A backend that cannot run leaves a row with the reason. One
-that hangs or ends the process is left out after torchrun's restart, and in further launches.
+them read more than the L2 cache holds, but for layers of short rows (2 KiB and less). The rows
+behind a layer have the label's own name, the others also `behind-KIND`. The backends take turns, so
+that drift meets all of them. A row holds all samples of a launch: launches differ by more than
+samples, so start it several times, with --round 1 --append and so on. Before and after its samples
+each backend's result is compared with the expected sum, element by element, in a graph. A backend
+that cannot run leaves a row with the reason. One that hangs or ends the process is left out after
+torchrun's restart, and in further launches.
 
 NVLink multicast stays off, in NCCL too, but with --multimem.
 """

@@ -40,6 +40,7 @@ from collscope.roofline.links import Usable
 from collscope.roofline.nccl_constants import nccl_limits
 from collscope.roofline.system import Fabric, System
 from collscope.roofline.wiring import Wiring
+from collscope.units import format_size
 
 RING, TREE, DIRECT, SWITCHES = "ring", "tree", "direct", "switches that reduce"
 SCHEDULE = "MSCCL schedule"
@@ -202,7 +203,7 @@ def _usable(system: System) -> tuple[Usable, Usable]:
 
 
 def _note(usable: Usable, where: str) -> Note:
-    assumed = "assumed" if usable.assumed else "known"
+    assumed = "; assumed" * usable.assumed
     return Note(
         f"usable_{where}",
         {
@@ -212,8 +213,8 @@ def _note(usable: Usable, where: str) -> Note:
             "assumed": usable.assumed,
             "source": usable.source,
         },
-        f"{where} at {usable.value:g} of the line rate ({usable.low:g} to {usable.high:g}, "
-        f"{assumed}: {usable.source})",
+        f"{where} {'carry' if where == 'links' else 'carries'} {usable.value:g} of the line rate "
+        f"({usable.low:g} to {usable.high:g}{assumed}). Source: {usable.source}",
     )
 
 
@@ -243,7 +244,8 @@ def _raised(system: System, request: Request, low: float) -> tuple[float, list[N
     reached = Note(
         "published",
         {"busbw_gbps": best.busbw_gbps, "source": best.source},
-        f"{best.busbw_gbps:g} GB/s was reached: {best.source}",
+        f"a bus bandwidth of {best.busbw_gbps:g} GB/s was measured at "
+        f"{format_size(best.size_bytes)}: {best.source}",
     )
     return best.busbw_gbps, [reached]
 

@@ -214,7 +214,9 @@ def test_roof_of_the_guides_class() -> None:
     assert found.limit.time_ns == pytest.approx(2_097_000, abs=1000)
     assert found.target is found.reachable
     assert found.target.name == "mi300x reachable"
-    assert any("links at 0.75 of the line rate" in note.text for note in found.target.assumptions)
+    assert any(
+        "links carry 0.75 of the line rate" in note.text for note in found.target.assumptions
+    )
     assert not any("network" in note.text for note in found.target.assumptions)
     assert roofs.judge(work, 3_228_400).value == pytest.approx(0.870, abs=5e-4)
     assert roofs.judge(work, 3_228_400, "limit").value == pytest.approx(0.650, abs=5e-4)
@@ -235,7 +237,7 @@ def test_small_messages_meet_the_floor() -> None:
     # One rank on each host of a rack: the links still carry everything.
     rack = Roofs(load_system("gb200-nvl72")).ceilings(Workload(Op.ALL_REDUCE, 1 << 30, 18, 18))
     assert rack is not None
-    assert any("links at 0.802 of the line" in note.text for note in rack.reachable.assumptions)
+    assert any("links carry 0.802 of the line" in note.text for note in rack.reachable.assumptions)
     # Without constants no floor is claimed.
     bare = Roofs(load_system("mi210")).ceilings(Workload(Op.ALL_GATHER, 1024, 4))
     assert bare is not None

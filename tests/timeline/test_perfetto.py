@@ -15,7 +15,7 @@ from trace_builder import steady_job
 from collscope.timeline.analyse import analyse
 from collscope.timeline.perfetto import trace_events
 
-RINGLL = "predicted with the traces of run ringll"
+RINGLL = "predicted with the collectives of run ringll"
 
 
 @pytest.fixture(scope="module")
