@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from collscope.ingest.paths import expand
 from collscope.parsers import log_scan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from collscope.hang.dumps import Dump
     from collscope.hang.records import Evidence
@@ -68,6 +69,7 @@ class _Files:
         self.answers: list[tuple[str, str]] = []
         self.torn: set[str] = set()  # paths of logs with a line that is nearly a call
         self.messages = Messages()
+        self._texts: set[bytes] = set()  # digests of what the logs hold, decompressed
         self.others: list[tuple[str, bool]] = []  # path, whether it holds anything
 
     def read(self, path: str, dump: Dump | None) -> None:
@@ -95,13 +97,23 @@ class _Files:
         elif b"\0" in head or not head:
             self.others.append((path, bool(head)))
         else:
-            scan = log_scan.scan(file.chunks())
+            digest = hashlib.blake2b(digest_size=16)
+            scan = log_scan.scan(_hashed(file.chunks(), digest))
+            if digest.digest() in self._texts:  # a copy, as beside its compressed file
+                return
+            self._texts.add(digest.digest())
             if is_log := scan.is_log or scan.counters["messages"] > 0:
                 self.logs.append((path, scan))
                 if call_lines(file.chunks()) != len(scan.coll.comm):
                     self.torn.add(path)
             if not self.messages.read(path, file.chunks()) and not is_log:
                 self.others.append((path, True))
+
+
+def _hashed(chunks: Iterable[bytes], digest: hashlib.blake2b) -> Iterator[bytes]:
+    for chunk in chunks:
+        digest.update(chunk)
+        yield chunk
 
 
 def _files(paths: list[str]) -> list[str]:

@@ -74,6 +74,8 @@ def dump_evidence(dumps: Iterable[Dump], others: Iterable[tuple[str, bool]]) -> 
     overdue: set[bool | None] = set()
     for dump in dumps:
         rank = dump.of.rank
+        if rank in read and _same(dump, read[rank]):
+            continue
         sources.append(dump.path)
         kinds.add(_kind(dump.path))
         # Two dumps of one rank: no name shows which belongs to this job.
@@ -105,6 +107,11 @@ def dump_evidence(dumps: Iterable[Dump], others: Iterable[tuple[str, bool]]) -> 
         sources=tuple(sources),
         timed_out=True if True in overdue else False if False in overdue else None,
     )
+
+
+def _same(dump: Dump, earlier: Dump) -> bool:
+    """Whether one dump is a copy of the other, as beside its compressed file."""
+    return (dump.of, dump.groups, dump.damaged) == (earlier.of, earlier.groups, earlier.damaged)
 
 
 def _outside(calls: RecordedCalls) -> bool:

@@ -53,10 +53,13 @@ class _Process(msgspec.Struct, frozen=True):
 def recorder_evidence(files: Sequence[tuple[str, RecordedCalls]]) -> Iterable[Evidence]:
     """What the files say, by recorder.
 
-    files  path and recording
+    files  path and recording; a copy of an earlier one counts once
     """
+    once: dict[object, tuple[str, RecordedCalls]] = {}
+    for path, calls in files:
+        once.setdefault(calls if calls.distinct else path, (path, calls))
     for dialect, kind in (("own_recorder", "recorder"), ("inspector", "inspector")):
-        own = [(path, calls) for path, calls in files if calls.dialect == dialect]
+        own = [(path, calls) for path, calls in once.values() if calls.dialect == dialect]
         if own:
             yield _evidence(kind, [_process(of) for of in _by_process(own)])
 

@@ -150,6 +150,7 @@ def _matched(connection: sqlite3.Connection, store: Path, run: int) -> list[Diag
     """Match a run, and store what comes of it."""
     from collscope.ingest.grown import forget_grown
     from collscope.ingest.periods import separate_periods
+    from collscope.ingest.same_recordings import forget_same_recordings
     from collscope.ingest.stored_calls import (
         has_logs,
         has_traces,
@@ -162,9 +163,10 @@ def _matched(connection: sqlite3.Connection, store: Path, run: int) -> list[Diag
     from collscope.match.run import match_run
     from collscope.model import Diagnostic, Severity
 
-    periods = separate_periods(connection, store, run)
     with transaction(connection, store):
         grown = forget_grown(connection, run)
+        same = forget_same_recordings(connection, run)
+    periods = separate_periods(connection, store, run)
     with snapshot(connection, store):
         given, originals = without_copies(load_run(connection, run))
         given, rotated = with_parts_joined(given)
@@ -185,7 +187,7 @@ def _matched(connection: sqlite3.Connection, store: Path, run: int) -> list[Diag
         first_call = store_matching(connection, run, given, matched, waits)
         if traced is not None:
             traced(first_call)
-    return [d for d in matched.diagnostics if d.code in _NOTICE_CODES]
+    return [*same, *(d for d in matched.diagnostics if d.code in _NOTICE_CODES)]
 
 
 def rematch(store: Path, run: str) -> list[Diagnostic]:

@@ -155,3 +155,9 @@ class RecordedCalls(msgspec.Struct, frozen=True):
     process: str | None = None  # names the process among all, where its recording is in parts
     part: int = 0  # place of this one among them
     diagnostics: tuple[Diagnostic, ...] = msgspec.field(default=())
+
+    @property
+    def distinct(self) -> bool:
+        """False where two ranks may have equal recordings: it shows no rank, process or time."""
+        shown = (self.rank, self.pid, self.process, *(call.start_ns for call in self.calls))
+        return any(value is not None for value in shown)

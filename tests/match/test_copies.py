@@ -100,8 +100,13 @@ def test_recordings_in_two_files(samples: Path, tmp_path: Path, db_path: Path) -
     (tmp_path / "a.log").write_text(once)
     done = collscope("ingest", "trace", tmp_path / "a.log", "--db", db_path)
     calls = rows(db_path, "SELECT ranks_seen FROM calls")
-    (tmp_path / "b.log").write_text(once + "\n")
-    done = collscope("ingest", "trace", tmp_path / "b.log", "--db", db_path)
-    assert done.code == 0
-    assert rows(db_path, "SELECT ranks_seen FROM calls") == calls
-    assert rows(db_path, CODES) == [("counted_once", 3)]
+    # All of its three records, and two of them.
+    for name, text, codes in (
+        ("b.log", once + "\n", []),
+        ("c.log", once[: once.rindex("\n", 0, -1) + 1], [("counted_once", 2)]),
+    ):
+        (tmp_path / name).write_text(text)
+        done = collscope("ingest", "trace", tmp_path / name, "--db", db_path)
+        assert done.code == 0
+        assert rows(db_path, "SELECT ranks_seen FROM calls") == calls
+        assert rows(db_path, CODES) == codes

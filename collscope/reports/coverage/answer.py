@@ -10,6 +10,7 @@ import msgspec
 
 from collscope.reports.calls.answer import CallTotal, ClassRow, CommunicatorRow
 from collscope.reports.coverage.deviations import Deviation, read_deviations
+from collscope.store.processes import Place, Processes
 from collscope.store.runs import sizes_by_logs
 
 _SOURCE_COUNTS = """
@@ -27,8 +28,7 @@ WHERE run = :run AND kind IN ('cuda', 'hip', 'rocm', 'driver')
 _HOSTS = "SELECT DISTINCT host FROM members WHERE run = ? AND host <> '' ORDER BY host"
 
 _PROCESSES = """
-SELECT COUNT(*) FROM (SELECT DISTINCT source_id, host, pid FROM members
-                      WHERE run = ? AND source_id IS NOT NULL)
+SELECT DISTINCT path, m.host, pid FROM members m JOIN sources USING (run, source_id) WHERE run = ?
 """
 
 # A bus id names a device of a host; a device index only one of a process.
@@ -77,7 +77,7 @@ class Header(msgspec.Struct, frozen=True):
     sources: tuple[SourceCount, ...]
     libraries: tuple[str, ...]  # "rccl 2.21.5", also cuda, hip, rocm, driver
     hosts: tuple[str, ...]
-    processes: int  # distinct (source, host, pid) behind the communicators' ranks
+    processes: int  # behind the communicators' ranks; see `store.processes`
     gpus: int | None  # distinct devices of those processes, None when no line names one
     ranks: int | None  # of the job: from a trace, else the recordings or the largest communicator
     gpu_names: tuple[str, ...]  # from the traces
@@ -152,7 +152,8 @@ def read_header(
     communicators: Sequence[CommunicatorRow],
 ) -> Header:
     """What the run consists of: sources, libraries, machines, ranks and the number of calls."""
-    (processes,) = connection.execute(_PROCESSES, (run,)).fetchone()
+    places = [Place(*row) for row in connection.execute(_PROCESSES, (run,))]
+    processes = Processes(connection, run).count(places)
     (gpus,) = connection.execute(_GPUS, (run,)).fetchone()
     (world,) = connection.execute(_WORLD, (run,)).fetchone()
     (recorded,) = connection.execute(_RECORDED, (run,)).fetchone()

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from collscope.reports.calls.answer import CommunicatorRow
+from collscope.store.processes import Place, Processes
 
 # A pair is logged by its sender and by its receiver: the sums per direction, not over both.
 _LINKS = """
@@ -23,15 +24,13 @@ ORDER BY transport, net, gdr, path, MIN(line)
 _HOSTS = "SELECT comm_id, rank, host FROM members WHERE run = ? AND host IS NOT NULL"
 
 _SETTINGS = """
-SELECT name, value, origin, COUNT(DISTINCT path || char(0) || coalesce(host, '') || char(0)
-       || coalesce(pid, '')), path, MIN(line),
-       excerpt
+SELECT name, value, origin, path, MIN(line), excerpt
 FROM settings WHERE run = ? GROUP BY name, value, origin ORDER BY name, value
 """
 
-_SETTING_PROCESSES = """
-SELECT COUNT(*) FROM (SELECT DISTINCT path, host, pid FROM settings WHERE run = ?)
-"""
+_SETTING_PROCESSES = (
+    "SELECT DISTINCT name, value, origin, path, host, pid FROM settings WHERE run = ?"
+)
 
 _FACTS = """
 SELECT kind, value, SUM(count), path, MIN(line), excerpt
@@ -186,13 +185,18 @@ def _transport(lines: list[_Line], places: _Places, with_gdr: set[_Pair]) -> Tra
 
 def read_settings(connection: sqlite3.Connection, run: str) -> tuple[SettingRow, ...]:
     """Environment and configuration values that the library printed as used, by name."""
-    (of_processes,) = connection.execute(_SETTING_PROCESSES, (run,)).fetchone()
+    places: dict[tuple[str, str, str], set[Place]] = defaultdict(set)
+    for name, value, origin, *place in connection.execute(_SETTING_PROCESSES, (run,)):
+        places[name, value, origin].add(Place(*place))
+    processes = Processes(connection, run)
+    of_processes = processes.count({place for own in places.values() for place in own})
     return tuple(
-        SettingRow(name, value, origin, processes, of_processes, path, line, text)
-        for name, value, origin, processes, path, line, text in connection.execute(
-            _SETTINGS, (run,)
+        SettingRow(
+            name, value, origin, processes.count(places[name, value, origin]), of_processes,
+            path, line, text,
         )
-    )
+        for name, value, origin, path, line, text in connection.execute(_SETTINGS, (run,))
+    )  # fmt: skip
 
 
 def read_facts(connection: sqlite3.Connection, run: str) -> tuple[FactRow, ...]:
