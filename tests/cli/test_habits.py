@@ -402,15 +402,21 @@ def test_what_can_be_compared_is_named(traced: Path, command: tuple[str, ...]) -
         ("record --html out/r.html -- touch job-ran", "--html"),
         ("record --db out/r.db -- touch job-ran", "--db"),
         ("attach ./control . --db out/r.db", "--db"),
-        ("ingest {db} --db out/r.db", "--db"),
+        ("ingest {log} --db out/r.db", "--db"),
         ("merge {db} --db out/r.db", "--db"),
     ],
 )
 def test_a_folder_that_is_missing_is_made_by_the_command_that_is_named(
-    traced: Path, command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    traced: Path,
+    samples: Path,
+    command: str,
+    option: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = collscope(*command.format(db=traced).split())
+    log = samples / "nccl" / "ddp" / "rank0.log"
+    done = collscope(*command.format(db=traced, log=log).split())
     assert done.code == 3
     assert "no such folder. Make it with 'mkdir -p out', or name another file with" in done.err
     assert done.err.endswith(f" with {option}.\n")
