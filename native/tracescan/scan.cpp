@@ -419,8 +419,8 @@ private:
         const std::string_view name = event.name.substr(event.name.empty() ? 0 : 1);
         return event.name_escaped || name == "record_param_comms\"" || starts_with(name, "nccl:") ||
                starts_with(name, "c10d::") || starts_with(name, "symm_mem::") ||
-               starts_with(name, "ProfilerStep") ||
-               starts_with(name, "execute_") || starts_with(name, "step[");  // vLLM's, SGLang's
+               starts_with(name, "ProfilerStep") || starts_with(name, "execute_") ||
+               starts_with(name, "step[");  // vLLM's, SGLang's
     }
 
     static double told_duration(const Event& event) {
