@@ -11,6 +11,7 @@ from command import collscope
 from msgspec.structs import replace
 
 from collscope.reports.rendering.cause_words import kernel
+from collscope.reports.report.answer import Finding
 from collscope.reports.verdict.answer import (
     CODES,
     Answer,
@@ -18,6 +19,7 @@ from collscope.reports.verdict.answer import (
     StepSummary,
     VerdictEntry,
 )
+from collscope.reports.verdict.problems_text import with_problems
 from collscope.reports.verdict.text import entries, section
 from collscope.timeline.step_causes.records import Cause, Cost, Evidence
 
@@ -141,6 +143,28 @@ def test_calls_of_unknown_size_leave_slow_collectives_open() -> None:
     assert entry.certainty == "likely"
     assert "record CPU activities too" in entry.advice
     assert "Nothing to fix" not in entry.advice
+
+
+def test_nothing_to_fix_is_not_written_beside_a_problem() -> None:
+    step = StepSummary(60.0, 50.0, 3, 2, 2, False, "compute", 71.2, "collscope export perfetto")
+    verdict = entries(Answer(step))
+    assert verdict[0].advice.startswith("Nothing to fix. ")
+
+    def beside(code: str, severity: str) -> VerdictEntry:
+        (entry,) = with_problems(verdict, [Finding(severity, code, "a title", "", "")])
+        return entry
+
+    assert beside("few_samples", "warning") == verdict[0]
+    sockets = beside("internode_socket", "problem")
+    assert (sockets.cause, sockets.certainty) == ("none", "certain")
+    assert sockets.advice == (
+        "The findings show: a title. The report shows what faster collectives would save."
+    )
+    for severity in ("problem", "warning"):  # a warning, where logs alone show it
+        stopped = beside("ranks_stopped", severity)
+        assert (stopped.cause, stopped.certainty) == ("none", "likely")
+        assert "collscope hang PATH" in stopped.advice
+        assert "Nothing to fix" not in stopped.advice
 
 
 def test_three_causes_take_ten_lines() -> None:
