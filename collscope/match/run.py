@@ -600,8 +600,8 @@ class _Matching:
             (halves if observed_all else 0, Severity.DATA_LOSS, "transfer_half_missing",
              "transfers with only the Send or only the Recv logged"),
             (kernels - len(self.matched.kernel_calls), Severity.NOTICE, "kernel_without_call",
-             "traced kernels whose call is not in the logs, or is ambiguous: their times belong to"
-             " no class"),
+             "kernels of traces, or of KL and KE lines, whose call is not in the logs, or is "
+             "ambiguous: their times belong to no class"),
         ]  # fmt: skip
         self.matched.diagnostics = _summed(self.matched.diagnostics) + [
             Diagnostic(severity, code, text, count=n) for n, severity, code, text in found if n

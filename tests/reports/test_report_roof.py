@@ -516,7 +516,7 @@ def test_faster_than_the_roof_gains_nothing_and_is_explained() -> None:
     row = report.judgement.classes[0]
     assert row.efficiency == pytest.approx(ROOF_US / time_us)
     assert "below the limit of the links, 448" in (row.why or "")
-    assert "1 class is faster than the range of 'mi300x reachable': 119 % of it" in {
+    assert "1 class is at 119 % of the speed 'mi300x reachable', above its range (94 to 103 %)" in {
         finding.title for finding in report.findings
     }
     (uplift,) = report.judgement.uplifts

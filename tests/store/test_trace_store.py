@@ -446,7 +446,7 @@ def test_frontier_tables(db_path: Path, samples: Path) -> None:
     with contextlib.closing(sqlite3.connect(db_path)) as connection:
         shares = read_shares(connection, "all")
     ranges = [range_words(part) for part in (shares, shares[1:2], shares[2:])]
-    assert ranges == ["0.00 to 99.97 %", "0.00 to 19.05 %", "at least 17.80 %"]
+    assert ranges == ["0.00 to 100.00 %", "0.00 to 19.05 %", "at least 17.80 %"]
     assert {row[2] for row in once} == {1}
     assert len({row[0] for row in once}) == 2
 

@@ -30,9 +30,13 @@ from collscope.writing import to_json
 
 CHECK_FORMATS = tuple(dict.fromkeys(("text", "md", "json", "junit", "github", *READABLE)))
 _LEGEND = (
-    "% time: share of the baseline's time. base us, new us: a call of the baseline and of the "
-    "current label or run. ratio: new / base time, with its 95 % interval. "
-    "noisy: the interval is too wide to judge the class."
+    "% time: share of the baseline's time. base us, new us: {} ratio: new / base time, with its "
+    "95 % interval. noisy: the interval is too wide to judge the class."
+)
+_MEASURED = "time of a call of the baseline and of the current label, a median."
+_TRACED = (
+    "transfer of a call of the baseline and of the current run: its mean in each step, then the "
+    "median over the steps. report has the mean over all calls, compare --explain the median."
 )
 _PLACES = {True: "in", False: "out", None: None}
 
@@ -71,9 +75,10 @@ def _check_sections(check: Check) -> list[Section]:
         names = {name: name for name in (check.baseline, check.current)}
         sections = [Section("", tuple(head)), *step_sections(check.traced, names, ratios=True)]
     if check.classes:
+        legend = _LEGEND.format(_MEASURED if check.traced is None else _TRACED)
         paired = (PAIRED,) if any(row.paired for row in check.classes) else ()
         sections.append(
-            Section("Classes, worst first", (*paired, _verdict_table(check.classes), _LEGEND))
+            Section("Classes, worst first", (*paired, _verdict_table(check.classes), legend))
         )
     return sections
 

@@ -195,12 +195,19 @@ def roof_does_not_apply(report: Report) -> Iterable[Finding]:
     listed = "; ".join(
         f"class {row.class_id} ({row.op} of {format_size(row.size_bytes)})" for row in rows[:_MOST]
     )
-    roof = "" if worst.roof is None else worst.roof.name
+    roof, span = "", ""
+    if worst.roof is not None:
+        roof = worst.roof.name
+        low, high = (
+            worst.roof.time_ns / t for t in (worst.roof.time_high_ns, worst.roof.time_low_ns)
+        )
+        span = f" ({100 * low:.0f} to {100 * high:.0f} %{' for the fastest' * (len(rows) > 1)})"
     yield Finding(
         severity="note",
         code="roof_does_not_apply",
-        title=f"{count(len(rows), 'class is', 'classes are')} faster than the range of '{roof}': "
-        f"{'up to ' * (len(rows) > 1)}{100 * (worst.efficiency or 0):.0f} % of it",
+        title=f"{count(len(rows), 'class is', 'classes are')} at {'up to ' * (len(rows) > 1)}"
+        f"{100 * (worst.efficiency or 0):.0f} % of the speed '{roof}', above "
+        f"{'its' if len(rows) == 1 else 'their'} range{span}",
         detail=f"{listed}. The section Efficiency and gain has the reason.",
         advice="No gain is counted for these classes. Check the system, ranks and nodes; compare "
         "with --system fit.",

@@ -189,8 +189,11 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
             "that serves one size or takes too long. Too long: the mean is over three times that, "
             "and over twice the class's time."
         )
-        sources = "; ".join(map(largest_message, judged_run.kernels))
-        yield f"largest message that each kernel serves, from the first row on: {sources}."
+        sources = "; ".join(
+            f"row {row}: {largest_message(kernel)}"
+            for row, kernel in enumerate(judged_run.kernels, 1)
+        )
+        yield f"Source of each largest message: {sources}."
     if judged_run.metrics:
         yield _metric_table(judged_run.metrics)
         yield from _metric_words(judged_run.metrics)

@@ -41,15 +41,20 @@ def fraction_words(fraction: Fraction, shares: Sequence[Share]) -> str:
 def percent_words(share: Share) -> str:
     """The share in percent; with its limits where none of the rows shown is a collective.
 
-    Of functions of the host it is the least: "at least 17.80 %".
+    Of functions of the host, and of an excerpt, it is the least: "at least 17.80 %".
     """
     if share.percent is None:
         return "an unknown part"
-    if share.dialect == HOST_FUNCTIONS:
+    if _least(share):
         return f"at least {share.percent:.2f} %"
-    if share.partial and not share.percent:
+    if share.partial:
         return f"0.00 to {hidden_percent(share):.2f} %"
     return f"{share.percent:.2f} %"
+
+
+def _least(share: Share) -> bool:
+    """Whether rows that the share lacks may be collectives too."""
+    return share.dialect == HOST_FUNCTIONS or bool(share.partial and share.percent)
 
 
 def range_words(shares: Sequence[Share]) -> str:
@@ -58,10 +63,11 @@ def range_words(shares: Sequence[Share]) -> str:
     if not known:
         return "an unknown part"
     least = min(share.percent or 0.0 for share in known)
-    if all(share.dialect == HOST_FUNCTIONS for share in known):
+    if all(map(_least, known)):
         return f"at least {least:.2f} %"
-    # Of an excerpt without collectives, what is not listed.
-    return f"{least:.2f} to {max(share.percent or hidden_percent(share) for share in known):.2f} %"
+    # Of an excerpt, what is not listed may be collectives.
+    most = max((share.percent or 0.0) + hidden_percent(share) for share in known)
+    return f"{least:.2f} to {most:.2f} %"
 
 
 def waiting_words(wait_ns: float, unknown_ns: float, kernel_ns: float) -> str:

@@ -202,7 +202,11 @@ def without_profiler(
     )
     if against:
         against = f" The ratio of the two, at 95 %: {against} as long as a step of '{first}'."
-    return f"Without the profiler, and with run-to-run variation, {ranges}.{against}"
+    return (
+        "Steps without the profiler are estimated, not measured: host work may take less time than "
+        "recorded, GPU work as long as recorded. With run-to-run variation, "
+        f"{ranges}.{against}"
+    )
 
 
 def predict_command(store: str, first: str, other: str) -> str:

@@ -75,10 +75,12 @@ def _one_share(share: Share) -> Iterable[str | Table]:
     elif share.share_of_kernels is not None and share.kernel_ns != share.busy_ns:
         yield f"Of kernels only, without copies: {100 * share.share_of_kernels:.2f} %."
     if share.warm_up_calls:
+        one = share.warm_up_calls == 1
         yield (
-            f"The table includes {count(share.warm_up_calls, 'warm-up call')}, which other "
-            "sections leave out: only other ranks' traces show that "
-            f"{'it is' if share.warm_up_calls == 1 else 'they are'} warm-up."
+            f"The table includes the kernel{'' if one else 's'} of "
+            f"{count(share.warm_up_calls, 'warm-up call')}, which other sections leave out. "
+            f"{'It was' if one else 'They were'} short here: the traces of other ranks, where "
+            f"{'it was' if one else 'they were'} long, show the warm-up."
         )
     if share.kernels:
         yield _family_table(share)

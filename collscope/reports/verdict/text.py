@@ -17,7 +17,7 @@ NOTHING_TO_FIX = "Nothing to fix."
 _ONE_STEP = "Trace at least three whole steps on all ranks."
 _UNKNOWN = {
     "no_traces": (
-        "The run has no traces, so the time of calls and steps is not recorded.",
+        "The run has no traces, so its steps are not recorded.",
         "Trace all ranks with torch.profiler for at least three steps, then run collscope "
         "ingest trace on the traces.",
     ),
