@@ -7,17 +7,17 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 from test_sources import TURN, answer, named, status, write_log
 
 from collscope.hang.collect import evidence_of
 from collscope.hang.judge import judge
+from collscope.hang.records import Verdict, Waiting, Who
 from collscope.reports.hang.text import render_hang
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
-
-    from collscope.hang.records import Verdict
 
 SECOND = 10**9
 BEGIN = 1_790_000_000 * SECOND
@@ -78,7 +78,7 @@ def test_a_rank_stops_in_the_communicator_of_its_host(tmp_path: Path) -> None:
     # The first call that it owes, though it owes the world's call 6, too.
     assert (found.group, found.seq) == ("2 [4, 5, 6, 7]", 6)
     assert found.waiting.which == (0, 1, 2, 3, 4, 6, 7)
-    assert "Ranks that wait: 0 to 4, 6, 7 (7 ranks); their calls are in groups " in text
+    assert "Waiting: ranks 0 to 4, 6, 7 (7 ranks), in calls of groups " in text
     # It is the code of a rank that waits: rank 5 made no call.
     assert found.frames_rank in (4, 6, 7)
     assert found.frames == (f"step_of_rank_{found.frames_rank} train.py:7",)
@@ -110,7 +110,7 @@ def test_an_expert_that_died_before_the_all_to_all(tmp_path: Path) -> None:
     )
     found, text = judged(tmp_path)
     assert named(found) == ([2], ("dead",))
-    assert "Ranks that wait: 0, 1, 3 (3 ranks); their calls are in group ep [0, 1, 2, 3]." in text
+    assert "Waiting: ranks 0, 1, 3 (3 ranks), in calls of group ep [0, 1, 2, 3]." in text
 
 
 STAGES: Groups = {"0": (0, 1, 2, 3)}
@@ -296,3 +296,23 @@ def test_logs_without_init_or_without_calls_say_what_to_set(tmp_path: Path) -> N
     for path, lines in files.items():
         path.write_text("".join(line for line in lines if "ncclCommInit" in line))
     assert "The logs have no calls. Set NCCL_DEBUG_SUBSYS=INIT,COLL,P2P." in judged(tmp_path)[1]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "line"),
+    [
+        (Waiting(1, ("1 [0, 1]",), (0,)), "rank 0, in a call of group 1 [0, 1]."),
+        (Waiting(2, ("0", "1"), (0, 3)), "ranks 0, 3 (2 ranks), in calls of groups 0, 1."),
+        (Waiting(1, ("process group 7",), (2,)), "rank 2, in a call of process group 7."),
+        (Waiting(1200, ("0",)), "1,200 ranks, in calls of group 0."),
+        (Waiting(2, (), (0, 1)), "ranks 0, 1 (2 ranks)."),
+    ],
+)
+def test_the_line_of_ranks_that_wait_names_them(waiting: Waiting, line: str) -> None:
+    found = Verdict(
+        decided=True, who=(Who(9),), what=("dead",), group=None, seq=None, op=None, since=None,
+        waiting=waiting, certainty="likely", candidates=(), reasons=("It ended.",),
+    )  # fmt: skip
+    assert f"\nWaiting: {line}\n" in render_hang(found, "text")
+    undecided = replace(found, decided=False, who=(), what=(), certainty=None)
+    assert f"\nPossibly waiting: {line}\n" in render_hang(undecided, "text")

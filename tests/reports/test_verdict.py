@@ -75,8 +75,10 @@ def test_the_command_that_a_verdict_prints_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = collscope("report", "--db", traced, "--brief").out
-    (line,) = [line for line in text.splitlines() if line.startswith("collscope export")]
-    program, *words = shlex.split(line, comments=True)
+    (line,) = [line for line in text.splitlines() if "collscope export" in line]
+    lead, command = line.split(": ", 1)
+    assert lead == "To see it on a timeline, in ui.perfetto.dev"
+    program, *words = shlex.split(command)
     assert program == "collscope"
     got = collscope(*words)
     assert got.code == 0, got.err
@@ -114,15 +116,19 @@ def test_the_first_line_names_the_largest_part_of_the_critical_path() -> None:
 
 def test_a_cause_that_may_cost_nothing_has_the_reason() -> None:
     step = StepSummary(60.0, None, 3, 2, 2, False, "host", 71.2, "collscope export perfetto")
-    shown = Evidence("host_gaps", ms=9.0, usual=25.0, after="a", before="b")
+    shown = Evidence("host_gaps", ms=9.0, usual=25.0, after="a", before="b", detail="0")
     late = Cause("late_host", False, (1,), "launch", Cost(7.9, 0.0, 10.0), shown)
 
     def words(cause: Cause, of: StepSummary = step) -> str:
         return entries(Answer(of, (cause,)))[0].evidence
 
+    assert words(late).startswith(
+        "In one step, rank 1's host took 25 ms longer than rank 0's between launching a and b; all "
+        "such gaps together take 9 ms longer, on average over the steps."
+    )
     assert words(late).endswith(
-        "Possibly it costs nothing, if GPU work hides the gap without the profiler; "
-        "--step-ms decides."
+        "Possibly it costs nothing, if GPU work hides the gap without the profiler. "
+        "Pass --step-ms to find out."
     )
     work = Cause(
         "extra_work", False, (1,), "kernels", Cost(4.0, 0.0, 5.0), Evidence("extra_kernels")
@@ -141,7 +147,7 @@ def test_calls_of_unknown_size_leave_slow_collectives_open() -> None:
     )  # fmt: skip
     (entry,) = entries(Answer(step))
     assert entry.certainty == "likely"
-    assert "record CPU activities too" in entry.advice
+    assert "the sizes of calls in the traces, which CPU activities add" in entry.advice
     assert "Nothing to fix" not in entry.advice
 
 

@@ -87,7 +87,7 @@ def verdict_lines(verdict: Verdict) -> list[tuple[str, str]]:
         lines.append(_last_completed(verdict))
     if verdict.waiting.ranks:
         # Undecided: one of them may be the one that holds up the others.
-        head = "Ranks that wait" if verdict.decided else "Ranks in an open call"
+        head = "Waiting" if verdict.decided else "Possibly waiting"
         lines.append((head, _waiting(verdict.waiting)))
     if verdict.certainty is not None:
         lines.append(("How sure", f"{verdict.certainty}."))
@@ -117,14 +117,19 @@ def _last_completed(verdict: Verdict) -> tuple[str, str]:
 
 
 def _waiting(waiting: Waiting) -> str:
-    groups = ", ".join(waiting.groups[:3]) + _more(waiting.groups, 3)
-    several = "s" * (len(waiting.groups) > 1)
-    calls = "their calls are" if waiting.ranks > 1 else "its call is"
-    where = f"; {calls} in group{several} {groups}" if groups else ""
-    if not waiting.which:
-        return f"{waiting.ranks:,}{where}."
-    total = f" ({waiting.ranks:,} ranks)" if waiting.ranks > 1 else ""
-    return f"{_ranges(waiting.which)}{total}{where}."
+    several = "s" * (waiting.ranks > 1)
+    who = f"{waiting.ranks:,} rank{several}"
+    if waiting.which:
+        total = f" ({who})" if several else ""
+        who = f"rank{several} {_ranges(waiting.which)}{total}"
+    if not waiting.groups:
+        return f"{who}."
+    names = ", ".join(waiting.groups[:3]) + _more(waiting.groups, 3)
+    kind = f"group{'s' * (len(waiting.groups) > 1)} "
+    if waiting.groups[0].startswith("process group"):
+        kind = ""
+    calls = "calls" if several else "a call"
+    return f"{who}, in {calls} of {kind}{names}."
 
 
 def _ranges(ranks: Sequence[int]) -> str:

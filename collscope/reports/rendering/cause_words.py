@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from collscope.timeline.step_causes.tolerances import REACHED
 from collscope.units import figure
 
 if TYPE_CHECKING:
@@ -56,14 +57,20 @@ def evidence(cause: Cause) -> str:
 
 
 def _gaps(cause: Cause, shown: Evidence) -> str:
-    who = f"rank {cause.ranks[0]}'s host" if cause.ranks else "every rank's host"
-    return (
-        f"For example, {figure(shown.usual)} ms passed on {who} between launching "
-        f"{kernel(shown.after) or 'the step before'} and {kernel(shown.before)}; all such "
-        f"gaps take {ms(shown.ms)} ms a step"
-        + (" more than on another rank." if cause.ranks else ".")
-        + " Only part of this lengthens the step." * (cause.cost.high < shown.ms)
-    )
+    where = f"{kernel(shown.after) or 'the step before'} and {kernel(shown.before)}"
+    longest, all_ = figure(shown.usual), ms(shown.ms)
+    if cause.ranks:
+        words = (
+            f"In one step, rank {cause.ranks[0]}'s host took {longest} ms longer than rank "
+            f"{shown.detail}'s between launching {where}; all such gaps together take {all_} ms "
+            "longer, on average over the steps."
+        )
+    else:
+        words = (
+            f"In one step, {longest} ms passed on every rank's host between launching {where}; "
+            f"all such gaps together take {all_} ms, on average over the steps."
+        )
+    return words + " Only part of this lengthens the step." * (cause.cost.high < shown.ms)
 
 
 def _extra(cause: Cause, shown: Evidence) -> str:
@@ -96,8 +103,9 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
     "transport": _setting,
     "slow_calls": lambda _, e: (
         f"{e.name} ({figure(e.count)} call{'s' * (e.count != 1)} a step) reaches "
-        f"{100 * e.usual:.0f} % of the bandwidth reachable on this system. All slow calls together "
-        f"transfer for {ms(e.ms)} ms a step."
+        f"{100 * e.usual:.0f} % of the bandwidth reachable on this system. All slow calls of a "
+        f"step take {ms(e.ms)} ms now; the saving assumes {100 * REACHED:.0f} to 100 % of that "
+        "bandwidth."
     ),
     "turns": lambda _, e: (
         f"Different ranks compute longest in turn, by {100 * e.count:.0f} % on average."

@@ -73,14 +73,16 @@ def _perhaps_nothing(cause: Cause, step: StepSummary) -> str:
     if step.given_ms is not None:
         return " Possibly it costs nothing: two starts of a job may differ by as much."
     hidden = "GPU work hides the gap" if cause.cause in _OF_HOSTS else "slow hosts hide it"
-    return f" Possibly it costs nothing, if {hidden} without the profiler; --step-ms decides."
+    return (
+        f" Possibly it costs nothing, if {hidden} without the profiler. Pass --step-ms to find out."
+    )
 
 
 def section(verdict: tuple[VerdictEntry, ...], step: StepSummary) -> Section:
     """At most ten lines: what stands out, each cause with what to do, what all that is based on."""
     first, *causes = verdict
     if step.hang is not None:
-        blocks = [f"HANG  {first.evidence}", f"{step.hang}  # the verdict of the hang"]
+        blocks = [f"HANG  {first.evidence}", f"The verdict of the hang: {step.hang}"]
         known = (_basis(step),) if step.recorded_ms is not None else ()
         return Section("", (*blocks, *map(_item, causes), *known))
     if first.cause == "unknown":
@@ -90,7 +92,7 @@ def section(verdict: tuple[VerdictEntry, ...], step: StepSummary) -> Section:
         return Section(
             "", (f"NOTHING STANDS OUT  {length}", f"{first.evidence} {first.advice}", _basis(step))
         )
-    look = f"{step.look}  # steps and calls, for ui.perfetto.dev"
+    look = f"To see it on a timeline, in ui.perfetto.dev: {step.look}"
     head = f"{title(first).upper()}  {length}"
     return Section("", (head, *map(_item, verdict), look, _basis(step)))
 
@@ -140,8 +142,9 @@ def _nothing(step: StepSummary) -> VerdictEntry:
     if step.sizes_unknown:
         advice = advice.replace(f"{NOTHING_TO_FIX} ", "")
         advice += (
-            " Causes do not include slow collectives, since the traces have no sizes of calls: "
-            "record CPU activities too."
+            " Causes do not include collectives below reachable speed: these need the sizes of "
+            "calls in the traces, which CPU activities add. With logs, the report's section "
+            "Efficiency and gain has the speeds."
         )
     if unseen:
         advice = (

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Candidate, Change, Evidence
@@ -27,7 +28,8 @@ def late_hosts(job: Job) -> Iterator[Candidate]:
         stalls = np.where(np.abs(later) > job.stretched, later, 0.0)
         if stalls.sum() > 0:
             yield Candidate(
-                "late_host", (job.rows.ranks[trace],), "launch", gaps(job, stalls),
+                "late_host", (job.rows.ranks[trace],), "launch",
+                replace(gaps(job, stalls), detail=str(job.rows.ranks[other])),
                 changes=(Change(host_ns=stalls),), recorded=True, at_power_cap=True,
                 irregular=_irregular(job, trace, stalls),
             )  # fmt: skip

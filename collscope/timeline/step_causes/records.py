@@ -16,7 +16,8 @@ class Evidence(msgspec.Struct, frozen=True):
     kind    extra_kernels, longer_kernels, host_gaps, blocking_calls, small_calls, setting,
             transport, copies, exposed_calls, idle_stage, long_steps
     name    of a kernel, call, setting, or kind of copy
-    count   a step, of what is counted; of settings their value as text stands in `detail`
+    count   a step, of what is counted
+    detail  value of a setting; rank that the hosts' gaps of another are held against
     ms      a step, what the recording shows of it: summed durations or idle time, not the cost
     """
 
