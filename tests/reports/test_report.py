@@ -11,6 +11,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from command import collscope
 from hypothesis import given
 from hypothesis import strategies as st
 from inputs import ROOT
@@ -532,3 +533,12 @@ def test_report_is_the_same_every_time() -> None:
     reports: list[Report] = [_job().report() for _ in range(2)]
     assert reports[0] == reports[1]
     assert render(reports[0], "json") == render(reports[1], "json")
+
+
+def test_processes_and_gpus_of_kernel_trace_lines_are_counted(
+    samples: Path, tmp_path: Path
+) -> None:
+    """`cut -d: -f2 | sort -u` of the sample: seven pids; seven bus ids in its KL and KE lines."""
+    db = tmp_path / "a.db"
+    collscope("ingest", "log", samples / "rccl" / "guide-coll-klke.log", "--db", db)
+    assert "7 processes, 7 GPUs" in collscope("report", "--db", db).out
