@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import resource
 import struct
@@ -195,10 +196,14 @@ def main() -> None:
         guilty, allowed = write_dumps(folder, given)
         size = sum(path.stat().st_size for path in folder.iterdir())
         print(f"{given.ranks} ranks, {given.entries} entries, {given.form}: {size / 1e6:.0f} MB")
+        # Byte code is kept, as an installation keeps it.
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        environment.setdefault("PYTHONPYCACHEPREFIX", f"{scratch}/bytecode")
         for _ in range(given.runs):
             begin = time.perf_counter()
             command = [sys.executable, "-m", "collscope", "hang", str(folder), "--format", "json"]
-            found = json.loads(subprocess.run(command, capture_output=True, check=False).stdout)
+            run = subprocess.run(command, capture_output=True, check=False, env=environment)
+            found = json.loads(run.stdout)
             seconds = time.perf_counter() - begin
             peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
             print(
