@@ -10,7 +10,7 @@ import msgspec
 
 from collscope.reports.calls.answer import CallTotal, ClassRow, CommunicatorRow
 from collscope.reports.coverage.deviations import Deviation, read_deviations
-from collscope.store.processes import Place, Processes
+from collscope.store.processes import Place, Processes, of_kernel_lines
 from collscope.store.runs import sizes_by_logs
 
 _SOURCE_COUNTS = """
@@ -28,10 +28,7 @@ WHERE run = :run AND kind IN ('cuda', 'hip', 'rocm', 'driver')
 _HOSTS = "SELECT DISTINCT host FROM members WHERE run = ? AND host <> '' ORDER BY host"
 
 _PROCESSES = """
-SELECT path, m.host, pid FROM members m JOIN sources USING (run, source_id) WHERE run = :run
-UNION SELECT s.path, p.host, p.pid
-FROM _kernel JOIN _process p USING (process_id) JOIN _source s ON s.source_id = p.source_id
-JOIN _run r USING (run_id) WHERE r.label = :run AND s.kind = 'log' AND p.pid IS NOT NULL
+SELECT DISTINCT path, m.host, pid FROM members m JOIN sources USING (run, source_id) WHERE run = ?
 """
 
 # A bus id names a device of a host; a device index only one of a process.
@@ -40,13 +37,6 @@ SELECT COUNT(*) FROM (
     SELECT DISTINCT host, bus_id, CASE WHEN bus_id IS NULL THEN source_id END,
            CASE WHEN bus_id IS NULL THEN pid END, CASE WHEN bus_id IS NULL THEN cuda_dev END
     FROM members WHERE run = ? AND (bus_id IS NOT NULL OR cuda_dev IS NOT NULL))
-"""
-
-# GPUs of the lines of RCCL's kernel trace: the communicators may not name them.
-_GPUS_OF_KERNELS = """
-SELECT COUNT(DISTINCT p.host || ' ' || k.bus_id)
-FROM _kernel k JOIN _process p USING (process_id) JOIN _source s ON s.source_id = p.source_id
-JOIN _run r USING (run_id) WHERE r.label = ? AND s.kind = 'log'
 """
 
 _GPU_NAMES = "SELECT DISTINCT gpu FROM traces WHERE run = ? AND gpu IS NOT NULL ORDER BY gpu"
@@ -163,9 +153,11 @@ def read_header(
     communicators: Sequence[CommunicatorRow],
 ) -> Header:
     """What the run consists of: sources, libraries, machines, ranks and the number of calls."""
-    places = [Place(*row) for row in connection.execute(_PROCESSES, {"run": run})]
+    places = {Place(*row) for row in connection.execute(_PROCESSES, (run,))}
+    traced, traced_gpu_count = of_kernel_lines(connection, run)
+    places |= traced
     processes = Processes(connection, run).count(places)
-    gpus = max(connection.execute(q, (run,)).fetchone()[0] for q in (_GPUS, _GPUS_OF_KERNELS))
+    gpus = max(connection.execute(_GPUS, (run,)).fetchone()[0], traced_gpu_count)
     (world,) = connection.execute(_WORLD, (run,)).fetchone()
     (recorded,) = connection.execute(_RECORDED, (run,)).fetchone()
     sizes = [world, recorded, *(row.nranks for row in communicators)]
