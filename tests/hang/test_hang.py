@@ -276,8 +276,8 @@ def test_the_verdict_of_a_report_begins_with_the_hang(
     body = brief.splitlines()[2:]
     assert body[0].startswith("HANG  The recordings of this run show a hang (certain): rank 2 did")
     assert len(body) <= 10
-    (line,) = [line for line in body if line.startswith("collscope hang")]
-    program, *words = shlex.split(line, comments=True)
+    (line,) = [line for line in body if ": collscope hang" in line]
+    program, *words = shlex.split(line.partition(": ")[2])
     verdict = collscope(*words)
     assert (program, verdict.code) == ("collscope", 0)
     assert verdict.out.startswith("Verdict: rank 2 did not make the call")
