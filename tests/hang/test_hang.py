@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
 from command import collscope
+from flight_dumps import BEGIN, SECOND, save_dump
 from inputs import ROOT
 
 from collscope.errors import InputError
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from collscope.hang.records import Verdict
 
-SECOND = 10**9
-BEGIN = 1_790_000_000 * SECOND
 GROUPS = {"world": (0, 1, 2, 3), "tp": (0, 1), "tp2": (2, 3)}
 
 Step = tuple[str, str, int]  # group, operation, elements
@@ -63,15 +61,7 @@ def write(folder: Path, rank: int, steps: Sequence[Step], done: int, late_s: int
             "is_p2p": False,
             "frames": [{"name": "step", "filename": "train.py", "line": 7}],
         })  # fmt: skip
-    config = {
-        name: {"name": name, "desc": "x", "ranks": str(list(members))}
-        for name, members in GROUPS.items()
-        if rank in members
-    }
-    path = folder / f"dump_{rank}"
-    path.write_text(json.dumps({"version": "2.10", "pg_config": config, "entries": entries}))
-    written = BEGIN // SECOND + late_s
-    os.utime(path, (written, written))
+    save_dump(folder, rank, GROUPS, entries, late_s)
 
 
 def verdict(folder: Path) -> Verdict:

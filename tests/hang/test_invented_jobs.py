@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from flight_dumps import BEGIN, SECOND, save_dump
 from msgspec.structs import replace
 from test_sources import TURN, answer, named, status, write_log
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-SECOND = 10**9
-BEGIN = 1_790_000_000 * SECOND
 Step = tuple[str, str, int]  # group, operation or "send 0->1", elements
 Groups = dict[str, tuple[int, ...]]
 
@@ -45,15 +42,7 @@ def write_dump(
             "timeout_ms": 8000, "is_p2p": transfer,
             "frames": [{"name": f"step_of_rank_{rank}", "filename": "train.py", "line": 7}],
         })  # fmt: skip
-    config = {
-        name: {"name": name, "desc": "undefined", "ranks": str(list(members))}
-        for name, members in groups.items()
-        if rank in members
-    }
-    path = folder / f"dump_{rank}"
-    path.write_text(json.dumps({"version": "2.10", "pg_config": config, "entries": entries}))
-    written = BEGIN // SECOND + late_s
-    os.utime(path, (written, written))
+    save_dump(folder, rank, groups, entries, late_s)
 
 
 def judged(folder: Path) -> tuple[Verdict, str]:
