@@ -77,7 +77,6 @@ def diagnose(
         marks.append(())
     gone = NOTHING
     left = list(_candidates(job, facts))
-    player.keep(change for c in left for change in (*c.changes, *c.others))
     while left and len(found) < MOST_CAUSES:
         bases = [
             player.base(k) if gone is NOTHING else player.left(gone, k)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
 
 import msgspec
 import numpy as np
@@ -47,9 +47,7 @@ class Player:
         recorded = job.recorded
         self.given = step_ns
         self._paced: dict[float, Floats] = {}  # work of the hosts at each pace
-        # Plays of whole changes, which stay, so that their identities do; and these changes.
-        self._played: dict[tuple[int, Reading], Floats] = {}
-        self._kept = {id(NOTHING): NOTHING}
+        self._known: dict[tuple[bytes, Reading], Floats] = {}  # steps played, by `_key`
         self._fixed = self._cumulated(np.maximum(job.interval - job.stretched, 0.0))
         low, usual, high = host_prior(recorded)
         self.usual = usual
@@ -72,10 +70,6 @@ class Player:
             for rest in delays
         )
         self._base = [self.steps(NOTHING, replace(r, delays=1.0)) for r in self.readings]
-
-    def keep(self, changes: Iterable[Change]) -> None:
-        """Play each of some changes once by each reading, whoever asks for it."""
-        self._kept.update((id(change), change) for change in changes)
 
     @property
     def scatter(self) -> float:
@@ -114,12 +108,10 @@ class Player:
         A step takes as long on one rank as on another in the long run, but ranks reach the ends of
         a few recorded steps at different moments.
         """
-        if id(change) not in self._kept:
-            return self._steps(change, reading)
-        key = id(change), reading
-        if key not in self._played:
-            self._played[key] = self._steps(change, reading)
-        return self._played[key]
+        key = _key(change), reading
+        if key not in self._known:
+            self._known[key] = self._steps(change, reading)
+        return self._known[key]
 
     def _steps(self, change: Change, reading: Reading) -> Floats:
         job, graph = self.job, self.job.graph
@@ -187,10 +179,16 @@ class Player:
         return found
 
 
+def _key(change: Change) -> bytes:
+    """Equal of changes that are: of several candidates, or of one that is gone later."""
+    found = hashlib.sha256()
+    for values in msgspec.structs.astuple(change):
+        found.update(b"none" if values is None else np.ascontiguousarray(values).data)
+    return found.digest()
+
+
 def both(first: Change, second: Change) -> Change:
     """Two changes together."""
-    if first is NOTHING:
-        return second
 
     def add(a: Floats | None, b: Floats | None) -> Floats | None:
         return b if a is None else a if b is None else np.where(np.abs(a) > np.abs(b), a, b)
