@@ -60,13 +60,14 @@ _NOTHING = TakenOut()
 def play(graph: Graph, new: Substitutions, without: TakenOut = _NOTHING) -> Played:
     """When everything takes place with something substituted."""
     nodes = len(graph.time) + FIRST
-    lasting = graph.duration if without.duration is None else without.duration
-    lasting = np.where(graph.compute, 0.0, lasting)
+    duration = graph.duration if without.duration is None else without.duration
+    lasting: Floats = np.where(graph.compute, 0.0, duration)
+    work = (graph.work * new.host).astype(np.float64) if without.work is None else without.work
     alone = graph.duration if new.alone is None else new.alone
     transfer = graph.transfer if new.transfer is None else new.transfer
     player = graph.usual_player if new.usual else graph.player
     time = player.play(
-        work=graph.work * new.host if without.work is None else without.work,
+        work=work,
         lasting=lasting,
         transfer=transfer.astype(np.float64, copy=False),
         alone=alone.astype(np.float64, copy=False),
@@ -77,8 +78,8 @@ def play(graph: Graph, new: Substitutions, without: TakenOut = _NOTHING) -> Play
     )
     when, done = time[:nodes], time[nodes:]
     when[NEVER] = -np.inf
-    duration = np.where(graph.compute, done - when[graph.start_node], lasting)
-    return Played(new, when, duration, when[graph.end_node] + duration)
+    lasted = np.where(graph.compute, done - when[graph.start_node], lasting)
+    return Played(new, when, lasted, when[graph.end_node] + lasted)
 
 
 def _weights(graph: Graph, new: Substitutions, duration: Floats | Ints) -> Floats:

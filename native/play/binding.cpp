@@ -58,6 +58,8 @@ OwnedArray<double> play_once(play::Player& self, const Times& work, const Times&
 }  // namespace
 
 NB_MODULE(_play, module) {
+    // A command that is interrupted ends while a player lives; that is no word to its user.
+    nb::set_leak_warnings(false);
     module.doc() = "A causal graph played by events.";
     nb::class_<play::Player>(module, "Player",
                              "Plays a network with one set of durations after another.")
