@@ -44,7 +44,9 @@ class Player:
         self.job = job
         recorded = job.recorded
         self.given = step_ns
-        self._fixed = self._cumulated(np.maximum(job.interval - job.stretched, 0.0))
+        # What a host waits in a launch is the GPU's time, which the profiler does not make longer.
+        rest = np.maximum(job.interval - job.blocked - job.stretched, 0.0)
+        self._fixed = self._cumulated(job.blocked + rest)
         low, usual, high = host_prior(recorded)
         self.usual = usual
         self.paces: tuple[float, ...] = (usual, low, high)
@@ -138,7 +140,8 @@ class Player:
         work = graph.work * pace + self._fixed * (1 - pace)
         if change.host_ns is not None:
             taken, limit = change.host_ns, self.job.stretched
-            taken = taken - (1 - pace) * np.clip(taken, -limit, limit)
+            own = taken - np.clip(taken, 0.0, self.job.blocked)
+            taken = taken - (1 - pace) * np.clip(own, -limit, limit)
             work = np.maximum(work - self._cumulated(taken), 0.0)
         duration, gap = graph.duration, graph.gap
         if change.waits is not None:
