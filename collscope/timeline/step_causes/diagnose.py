@@ -150,7 +150,11 @@ def _cost(
     shown = max(cost.plain) if candidate.direct else min(cost.plain)
     if not sure and (gone is not NOTHING or not recurs or shown - noise <= least):
         return None
-    value = float(np.median(cost.all if sure else cost.plain)) - cost.clock / 2
+    # How many readings there are says nothing: each unknown has its ends. What slow hosts may hide
+    # costs what it does where they do not.
+    value = (max(0.0, low) + high) / 2
+    if not sure and not candidate.recorded:
+        value = float(np.median(cost.plain)) - cost.clock / 2
     hosts = 0.0
     if candidate.fixed is None:
         hosts = player.between_starts(both(gone, candidate.changes[0]))
