@@ -234,6 +234,9 @@ def _saved(
             without = both(gone, change)
             left = player.left(without, k)[used]
             mean, rest = float((base[used] - left).mean()), float(left.mean())
+            if player.given and reading.pace not in player.paces and not candidate.recorded:
+                # If the GPU bounds the given step, its kernels take as much longer there.
+                mean *= player.given / float(base[used].mean())
             if gone is NOTHING:
                 found += _others_fast(job, player, candidate, change, k, rest)
                 if candidate.recorded and player.given and _off(base[used], player.given):

@@ -53,7 +53,8 @@ class Player:
         self.gpu_paces: tuple[float, ...] = ()  # for what GPUs have; empty: as of the hosts
         if step_ns is not None:
             self.paces = self._paces_of(step_ns)
-            self.usual = min(usual, *self.paces)
+            # No profiler costs more: where the given step asks for that, the pauses are shorter.
+            self.usual = min(usual, max(low, min(self.paces)))
             # A GPU that is this close to the given step may bound it, whatever the hosts take.
             fast = float(self.steps(NOTHING, Reading(low)).mean())
             if abs(fast / step_ns - 1) <= MIN_STEP_REST:
@@ -96,7 +97,7 @@ class Player:
         reading = min(self.readings, key=lambda r: r.pace)
         usual, fast = (
             float(self.steps(change, replace(reading, pace=reading.pace * pace)).mean())
-            for pace in (1.0, 1 - HOST_STARTS)
+            for pace in (1.0, 1 / (1 + HOST_STARTS))
         )
         return max(0.0, usual - fast)
 
