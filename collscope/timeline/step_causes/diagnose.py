@@ -43,7 +43,7 @@ from collscope.timeline.step_causes.waits import (
 )
 from collscope.timeline.step_causes.without import NOTHING, Player, both
 from collscope.timeline.step_causes.work import extra_work, longer_kernels
-from collscope.timeline.tolerances import MIN_STEP_REST, STARTS, USUAL
+from collscope.timeline.tolerances import HOST_STARTS, MIN_STEP_REST, STARTS, USUAL
 
 _SINGLE = NormalDist().inv_cdf(0.5 + HELD / 2)  # of one standard error
 # Of a step: a cost is the difference of two starts.
@@ -171,13 +171,18 @@ def _recurs(job: Job, candidate: Candidate, cost: _Saved) -> bool:
         return False
     if cost.least > MIN_LATENESS_EACH_STEP * min(cost.plain):
         return True
-    taken = candidate.changes[0].host_ns
-    if taken is None:
-        return False
+    lost = _lost(job, candidate.changes[0]).sum(axis=0)
+    return bool(lost.min() > MIN_LATENESS_EACH_STEP * lost.mean())
+
+
+def _lost(job: Job, change: Change) -> Floats:
+    """(traces, steps) ns that hosts lose to what is taken, in each of the counted steps."""
+    taken = np.zeros(len(job.rows)) if change.host_ns is None else change.host_ns
+    found = np.zeros((len(job.rows.ranks), job.counted))
     first = job.count - job.counted
     inside = job.step_of_row >= first
-    lost = np.bincount(job.step_of_row[inside] - first, taken[inside], minlength=job.counted)
-    return bool(lost.min() > MIN_LATENESS_EACH_STEP * lost.mean())
+    np.add.at(found, (job.rows.trace[inside], job.step_of_row[inside] - first), taken[inside])
+    return found
 
 
 def _deviation(lengths: Floats) -> float:
@@ -300,12 +305,17 @@ def _others_fast(
 ) -> list[float]:
     """What goes where without the profiler all else that hosts do is as fast as usual.
 
-    What follows a wait, or stops a host, holds few of the calls that the profiler slows.
+    What follows a wait, or stops a host, holds few of the calls that the profiler slows. It
+    costs no more than a host loses, in a start where that is longer.
     """
     if player.readings[number].pace != player.usual:
         return []
+    if candidate.recorded and not player.given:
+        more = float(job.lengths[job.used].mean()) - rest
+        most = (1 + HOST_STARTS) * float(_lost(job, change).mean(axis=1).max())
+        return [max(0.0, min(more, most))]
     if candidate.recorded:
-        return [max(0.0, (player.given or float(job.lengths[job.used].mean())) - rest)]
+        return [max(0.0, player.given - rest)]
     waits = change.waits is not None or candidate.cause == "blocking_sync"
     return [max(0.0, player.given - rest)] if waits and player.given else []
 
