@@ -448,6 +448,29 @@ def test_one_range_of_the_step_everywhere(db: Path) -> None:
     assert len(told) == 1
 
 
+def test_a_call_s_transfer_is_one_number_everywhere(db: Path) -> None:
+    """compare, compare --explain and check have the same transfers of both runs."""
+    pair = ("default", "ringll")
+    compared, explained, checked = (
+        json.loads(collscope(*words, *pair, "--db", db, "--format", "json").out)["classes"]
+        for words in (("compare",), ("compare", "--explain"), ("check",))
+    )
+    assert len(checked) == 6
+    wanted = {
+        (row["key"]["op"], row["key"]["size_bytes"]): (row["baseline_ns"], row["current_ns"])
+        for row in checked
+    }
+    assert {
+        (row["key"]["op"], row["key"]["size_bytes"]): tuple(c["time_ns"] for c in row["cells"])
+        for row in compared
+    } == wanted
+    assert {
+        (key["op"], key["size_bytes"]): (row["old_ns"], row["new_ns"])
+        for row in explained
+        for key in (row["collective_class"],)
+    } == wanted
+
+
 def test_the_gate_of_recorded_settings(db: Path) -> None:
     for baseline, current, code in (("default", "ringll", 1), ("ringll", "default", 0)):
         done = collscope(
