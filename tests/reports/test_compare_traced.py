@@ -347,11 +347,11 @@ def test_a_step_that_is_surely_not_slower_passes_however_wide_its_range() -> Non
 def test_compare_tells_the_steps_without_the_profiler() -> None:
     base, other = bound_by_hosts("a b"), steady("other")
     told = words_of(render_compare(compare_traced([base, other]), "text"))
-    assert "With run-to-run variation, a step of 'a b' may take " in told
+    assert "Estimated without the profiler: a step of 'a b' may take " in told
     assert "collscope predict --db a.db --run 'a b' --with other --step-ms N" in told
     assert "Totals ------ Transfer times only, without waiting" in told
     alone = words_of(render_compare(compare_traced([other, steady("b")]), "text"))
-    assert "Steps without the profiler are estimated, not measured" in alone
+    assert "Estimated without the profiler: a step of " in alone
     assert "--step-ms" not in alone
 
 
@@ -443,7 +443,7 @@ def test_one_range_of_the_step_everywhere(db: Path) -> None:
     assert [1000 * us for us in steps] == pytest.approx(told_ns)
     texts = [words_of(collscope(*words, *pair, "--db", db).out) for words in (
         ("compare",), ("compare", "--explain"), ("check",))]  # fmt: skip
-    told = {t[t.index("Steps without the profiler are") :].split("as a step of 'default'.")[0]
+    told = {t[t.index("Estimated without the profiler") :].split("as long as 'default'")[0]
             for t in texts}  # fmt: skip
     assert len(told) == 1
 
