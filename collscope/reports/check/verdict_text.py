@@ -127,7 +127,7 @@ def _total(reason: Reason, total: Effect) -> str:
     if reason is Reason.UNSURE:
         return f"{_TOTAL} changed by {percent:+.1f} %: not sure enough for a verdict."
     what = "large enough to decide" if reason is Reason.UNDECIDED else "beyond the noise"
-    return f"No change is {what}. {_TOTAL} changed by {percent:+.1f} %."
+    return f"No change is {what}."
 
 
 def step_words(step: JudgedStep, *, remedy: bool = True) -> str:
