@@ -162,9 +162,9 @@ def _host_bound(pause_ns: int) -> Job:
 def test_a_pause_costs_no_more_than_hosts_lose() -> None:
     (cause,) = _diagnosis(_host_bound(3 * MS)).causes
     assert (cause.cause, cause.ranks) == ("late_host", (1,))
-    # With 0.4 of the host's time 1.8 ms: 2 of the 3 ms, which are ten usual intervals, are 0.8. In a
-    # start with slower hosts 3.9. Of two starts the hosts differ by 23 % of 4.8 ms, and the steps
-    # by 3.6 % of 12 ms: 2.85 + sqrt(1.05^2 + 1.1^2 + 0.43^2).
+    # With 0.4 of the host's time 1.8 ms: 2 of the 3 ms, which are ten usual intervals, are 0.8. In
+    # a start with slower hosts 3.9. Of two starts the hosts differ by 23 % of 4.8 ms, and the
+    # steps by 3.6 % of 12 ms: 2.85 + sqrt(1.05^2 + 1.1^2 + 0.43^2).
     assert cause.cost.low <= 3 <= cause.cost.high <= 4.5
     assert cause.cost.value == pytest.approx(2.85, abs=0.02)  # the middle, where most are 3.0
 
