@@ -41,7 +41,7 @@ from collscope.timeline.step_causes.waits import (
     slow_copies,
     small_calls,
 )
-from collscope.timeline.step_causes.without import NOTHING, Player, both
+from collscope.timeline.step_causes.without import NOTHING, Player, Reading, both
 from collscope.timeline.step_causes.work import extra_work, longer_kernels
 from collscope.timeline.tolerances import HOST_STARTS, MIN_STEP_REST, STARTS, USUAL
 
@@ -150,7 +150,7 @@ def _cost(
     shown = max(cost.plain) if candidate.direct else min(cost.plain)
     if not sure and (gone is not NOTHING or not recurs or shown - noise <= least):
         return None
-    # How many readings there are says nothing: each unknown has its ends. What slow hosts may hide
+    # Each unknown has its ends, so the number of readings does not matter. What slow hosts may hide
     # costs what it does where they do not.
     value = (max(0.0, low) + high) / 2
     if not sure and not candidate.recorded:
@@ -238,14 +238,10 @@ def _saved(
         for change in own:
             without = both(gone, change)
             left = player.left(without, k)[used]
-            mean, rest = float((base[used] - left).mean()), float(left.mean())
-            if player.given and reading.pace not in player.paces and not candidate.recorded:
-                # If the GPU bounds the given step, its kernels take as much longer there.
-                mean *= player.given / float(base[used].mean())
+            rest = float(left.mean())
+            mean = _mean_saved(player, candidate, gone, reading, base[used], left)
             if gone is NOTHING:
                 found += _others_fast(job, player, candidate, change, k, rest)
-                if candidate.recorded and player.given and _off(base[used], player.given):
-                    mean = max(0.0, player.given - rest)
             if reading.pace in paces:
                 found.append(mean)
                 found += _by_given(player, gone, reading.pace, rest)
@@ -263,6 +259,26 @@ def _saved(
     error = float(np.median(errors) / np.sqrt(used.sum()))
     clock = max(0.0, float(np.median(clocks))) if clocks else 0.0
     return _Saved(found, plain, least, float(np.median(scatter)), error, clock)
+
+
+def _mean_saved(
+    player: Player,
+    candidate: Candidate,
+    gone: Change,
+    reading: Reading,
+    base: Floats,
+    left: Floats,
+) -> float:
+    """What the mean step is shorter by in one reading; ns.
+
+    If the GPU bounds the given step although it is longer, its kernels take as much longer.
+    """
+    saved, given = float((base - left).mean()), player.given
+    if given and candidate.recorded and gone is NOTHING and _off(base, given):
+        return max(0.0, given - float(left.mean()))
+    if given and not candidate.recorded and reading.pace not in player.paces:
+        return saved * given / float(base.mean())
+    return saved
 
 
 def _by_given(player: Player, gone: Change, pace: float, rest: float) -> list[float]:
@@ -310,14 +326,13 @@ def _others_fast(
     """
     if player.readings[number].pace != player.usual:
         return []
-    if candidate.recorded and not player.given:
-        more = float(job.lengths[job.used].mean()) - rest
-        most = (1 + HOST_STARTS) * float(_lost(job, change).mean(axis=1).max())
-        return [max(0.0, min(more, most))]
-    if candidate.recorded:
-        return [max(0.0, player.given - rest)]
     waits = change.waits is not None or candidate.cause == "blocking_sync"
-    return [max(0.0, player.given - rest)] if waits and player.given else []
+    if player.given:
+        return [max(0.0, player.given - rest)] if candidate.recorded or waits else []
+    if not candidate.recorded:
+        return []
+    most = (1 + HOST_STARTS) * float(_lost(job, change).mean(axis=1).max())
+    return [max(0.0, min(float(job.lengths[job.used].mean()) - rest, most))]
 
 
 def _off(base: Floats, given: float) -> bool:
