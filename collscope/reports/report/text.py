@@ -134,7 +134,8 @@ def _answer(report: Report) -> Iterable[str]:
     elif not header.calls:
         yield "No calls: the run has no log with COLL lines (collscope ingest log PATH)."
     if report.classes and report.classes[0].op is not Op.UNKNOWN:
-        yield f"{_first_by(report)}: {_most(report.classes[0])}."
+        all_timed = all(row.kernel_ns for row in report.classes)
+        yield f"{_first_by(report)}: {_most(report.classes[0], all_timed=all_timed)}."
 
 
 def no_sizes(report: Report) -> bool:
@@ -261,14 +262,22 @@ def _first_by(report: Report) -> str:
     return "Class with the most transfer and waiting" if first.split_ns else "Largest class"
 
 
-def _most(row: ClassRow) -> str:
-    # the first class is the largest part of this: time where it is known, else bytes
+def _most(row: ClassRow, *, all_timed: bool) -> str:
+    """A class with what it has the most of.
+
+    all_timed  all classes have a kernel time, so they are ordered by it
+    """
     part = ""
-    if row.kernel_ns:
+    if row.kernel_ns and all_timed:
         part = f", {format_time(row.kernel_ns)} over all ranks"
         if (row.seen_calls or row.calls) < row.calls:
             timed = f"the {row.seen_calls} timed ones take {format_time(row.kernel_ns)}"
             part = f"; {timed} over all ranks"
+    elif row.split_ns:
+        part = (
+            f"; transfer and waiting are known of {row.kernel_calls} and take "
+            f"{format_time(row.split_ns)} over all ranks"
+        )
     elif row.share_of_bytes is not None:
         part = f", {100 * row.share_of_bytes:.1f} % of the run's bytes"
     return f"{class_words(row)}, {count(row.calls, 'call')}{part}"
