@@ -151,8 +151,8 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
         "of this are waiting, contention or slow transfer",
         detail=f"{listed}. Above {SKEW_FACTOR:g} times, a kernel does not only transfer at full "
         "speed: it waits, shares the GPU, or uses a slow setting (few channels, an unsuitable "
-        f"protocol). The range allows transfers {SKEW_FACTOR:g} times as long as at reachable "
-        "speed, or none longer.",
+        f"protocol). The ends of the range assume transfers {SKEW_FACTOR:g} times as long as at "
+        "reachable speed, and as long.",
         advice="Trace all ranks, or measure the classes alone with collscope replay, to find out "
         "which of these it is.",
     )

@@ -147,23 +147,24 @@ def _split_sentence(
     why = ""
     if timeline.traced is not None:
         why = (
-            f", because only {traced_ranks(timeline, timeline.traced.ranks)} "
+            f"only {traced_ranks(timeline, timeline.traced.ranks)} "
             f"{have(timeline.traced.ranks)} a trace, and the rest may be late"
         )
     elif lacking:
-        why = f", because {count(lacking, 'call')} {are(lacking)} not in every rank's trace"
+        why = f"{count(lacking, 'call')} {are(lacking)} not in every rank's trace"
+    because = f", because {why}" if why else ""
     if wait + transfer and timeline.world_unknown:
         yield (
             f"{_at_least(wait / kernel_ns)}; {100 * unknown / kernel_ns:.1f} % may be transfer or "
-            f"waiting{why}. The other {100 * transfer / kernel_ns:.1f} % {_if_whole(timeline)}"
+            f"waiting{because}. The other {100 * transfer / kernel_ns:.1f} % {_if_whole(timeline)}"
         )
     elif wait + transfer:
         yield (
             f"{_at_least(wait / kernel_ns)}. Another {100 * unknown / kernel_ns:.1f} % may be "
-            f"waiting or transfer{why}."
+            f"waiting or transfer{because}."
         )
     elif why:
-        yield f"How much of the kernel time of collectives is waiting is not known{why}."
+        yield f"How much of the kernel time of collectives is waiting is not known: {why}."
 
 
 def _at_least(wait: float) -> str:
