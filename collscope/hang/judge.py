@@ -108,7 +108,7 @@ def _of_kind(evidence: Evidence) -> Verdict:
         # What hosts called does not show what GPUs ended.
         return replace(verdict, last_completed=None) if evidence.hosts_alone else verdict
     lost = f" Damaged and not used: {_ranks(evidence.damaged)}." if evidence.damaged else ""
-    return nobody(f"No calls are known.{lost}")
+    return nobody(f"The files show no calls of any rank.{lost}")
 
 
 def _unless_stopped(
@@ -476,8 +476,10 @@ def _judged_by_pattern(
     if len(leaving) != 1 or None in patterns.values():
         return None
     ((rank, left),) = leaving.items()
+    others = _ranks(involved - {rank})
     reason = (
-        f"Rank {rank} leaves the pattern of calls that it repeated; the other ranks keep theirs."
+        f"Until this call, rank {rank} repeated one sequence of calls."
+        f" {others.capitalize()} still {'do' if len(involved) > 2 else 'does'}."
     )
     differ = _values(known, left.call) if "different_call" in left.what else ()
     return _decided(known, open_calls, [rank], left.what, left.call, ("likely", (reason, *differ)))
