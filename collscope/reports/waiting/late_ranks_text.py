@@ -220,8 +220,10 @@ def _why(rank: RankRow, timeline: TimelineReport, verdict: Sequence[VerdictEntry
     )
     computes = (
         f"Rank {rank.rank} computes for {us_or_ms(rank.compute_ns)}, {other} for "
-        f"{_between([o.compute_ns for o in others])}."
+        f"{_between([o.compute_ns for o in others])}"
     )
+    longer = rank.compute_ns > min(one.compute_ns for one in others)
+    computes += "." if longer else ": in total, it does not compute longer."
     match cause.cause:
         case "host":
             return (
