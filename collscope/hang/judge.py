@@ -322,7 +322,7 @@ def _undecided_among(evidence: Evidence, open_calls: dict[int, Call], found: _Fi
         )
         return _undecided(evidence, open_calls, behind, reason)
     else:
-        reason = "All members with known calls made the same calls."
+        reason = "All ranks whose calls are known made the same calls."
     groups = dict(evidence.groups)
     members = {rank for call in open_calls.values() for rank in groups.get(call.group, ())}
     candidates = members | {rank.rank for rank in evidence.ranks} | set(open_calls)
@@ -514,7 +514,7 @@ def _judged_by_majority(
             calls[minority[0]],
             ("certain", (reason, *values)),
         )
-    reason = f"The members of group {group} differ in call {call.seq}, and there is no majority."
+    reason = f"The members of the group differ in call {call.seq}, and there is no majority."
     return _undecided(
         evidence, open_calls, sorted(marks), " ".join((reason, *_values(known, call)))
     )

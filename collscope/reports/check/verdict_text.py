@@ -316,4 +316,7 @@ def scope_words(check: Check) -> str:
     interval = ""
     if check.total_low is not None and check.total_high is not None:
         interval = f" (95 %: {check.total_low:.3f} to {check.total_high:.3f})"
-    return f"{text}{missing} {_TOTAL} take {check.total_ratio:.3f} times as long{interval}."
+    together = _TOTAL
+    if check.traced is not None:
+        together = "All their transfers together, weighted by time and without waiting,"
+    return f"{text}{missing} {together} take {check.total_ratio:.3f} times as long{interval}."

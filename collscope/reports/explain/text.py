@@ -156,6 +156,9 @@ def _meanings(explanation: Explained) -> Iterator[str]:
         f" part of '{other.run}'. The parts and the unexplained time add up to the difference."
         " low to high: estimated range of the part (docs/compare-and-check.md)."
     )
+    (profiler,) = (p for p in explanation.parts if p.part == "profiler")
+    if profiler.ns == profiler.low_ns == profiler.high_ns == 0:
+        yield "Profiler overhead is 0 here, because faster hosts would shorten neither step."
     yield (
         f"Both steps were recorded with the profiler: '{one.run}' is the mean of"
         f" {count(one.steps, 'step')}, '{other.run}' of {count(other.steps, 'step')}."

@@ -48,6 +48,7 @@ _RECORD = (
 )
 _OF_GROUP = re.compile(r"(\w+) (\d+) of group (.+)")
 _MEMBERS = re.compile(r" \[(\d[\d, …]*)\]")
+_TRANSFER = re.compile(r": (\d+) to (\d+)$")
 _NAMED = 8  # ranks
 _COUNTED = 4  # of more ranks the number is printed, too
 _CANDIDATES = 16
@@ -127,11 +128,11 @@ def _last_completed(verdict: Verdict) -> tuple[str, str]:
 def _group(name: str) -> str:
     """A group of ranks, with its members where the name lists them.
 
-    >>> _group("1 [0, 1, 2, 3]"), _group("process group 2"), _group("3 [0, … 63]")
-    ('group 1 (ranks 0 to 3)', 'process group 2', 'group 3 (ranks 0, … 63)')
+    >>> _group("1 [0, 1, 2, 3]"), _group("process group 2"), _group("3 [0, … 63]: 1 to 2")
+    ('group 1 (ranks 0 to 3)', 'process group 2', 'group 3 (ranks 0, … 63), from rank 1 to rank 2')
     """
     kind = "" if name.startswith("process group") else "group "
-    return kind + _MEMBERS.sub(_members, name)
+    return kind + _TRANSFER.sub(r", from rank \1 to rank \2", _MEMBERS.sub(_members, name))
 
 
 def _members(found: re.Match[str]) -> str:

@@ -57,7 +57,7 @@ def heading_names(labels: Sequence[str], instead: Sequence[str]) -> dict[str, st
 
 def runs_words(traced: TracedParts) -> str:
     """What the steps of each run are."""
-    return f"The compared steps include the profiler. {'; '.join(map(_run, traced.runs))}."
+    return f"The steps were recorded with the profiler. {'; '.join(map(_run, traced.runs))}."
 
 
 def _run(run: TracedSteps) -> str:
