@@ -181,6 +181,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         else:
             yield _HOW if judged_run.label is None else f"Not judged: {_NO_RANKS}"
         return
+    timed: Sequence[JudgedClass] = ()
     if judged:
         shown = judged[: len(report.classes)] or judged
         # Next to classes with a time, one without adds nothing.
@@ -217,7 +218,13 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
     if judged_run.metrics:
         yield _metric_table(judged_run.metrics)
         yield from _metric_words(judged_run.metrics)
-    yield from (note.text for note in judged_run.notes)
+    # A class that is shown has the reason beside it.
+    stated = {row.why for row in timed}
+    yield from (
+        note.text
+        for note in judged_run.notes
+        if note.code != "no_ceiling" or note.values["why"] not in stated
+    )
 
 
 _CLASS_COLUMNS = [
