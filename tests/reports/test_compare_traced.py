@@ -298,7 +298,10 @@ def test_hosts_of_another_start_are_in_the_step_s_interval() -> None:
     assert step.low == pytest.approx(1.05 * 0.7, abs=0.02)
     assert step.high == pytest.approx(1.05 / 0.7, abs=0.03)
     told = words_of(render_check(found, "github"))
-    assert "The hosts limit the step. Their speed varies from run to run by about 30 %25" in told
+    assert (
+        "The step depends on the speed of the hosts, which varies from run to run by about 30 %25"
+        in told
+    )
     assert "collscope predict --db a.db --run base --with slow --step-ms N" in told
     document = json.loads(render_check(found, "json"))
     jsonschema.validate(document, schema("check"))

@@ -176,7 +176,7 @@ def _step_remedy(step: JudgedStep, few: str) -> str:
     reason = "The profiler overhead on the hosts is unknown."
     if step.doubt is Doubt.HOSTS:
         reason = (
-            "The hosts limit the step. Their speed varies from run to run by about"
+            "The step depends on the speed of the hosts, which varies from run to run by about"
             f" {100 * HOST_STARTS:.0f} %."
         )
     return (

@@ -66,7 +66,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     host_pace: float | None
     # One run does not show it: compute alone is assumed to be equally fast in both.
     slowdown_assumed: bool
-    # whose transfers were swapped, the largest change first; old: in the first run
+    # whose transfers were swapped, the largest change first; old: in the first run. Times of a call
+    # are those of `check`: the mean in each step, then the median over the steps
     classes: tuple[ChangedClass, ...]
     causes: tuple[RunCause, ...] = ()  # of either run, as `report` names them; the second's first
     kernels: tuple[ChangedKernel, ...] = ()  # that differ by over 1 % of a step, on each rank
