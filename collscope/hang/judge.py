@@ -529,8 +529,10 @@ def _values(known: Mapping[int, RankEvidence], call: Call) -> tuple[str, ...]:
                 made[_value(own)].append(rank)
     if len(made) < 2:
         return ()
-    shown = "; ".join(f"{_ranks(ranks)}: {value}" for value, ranks in list(made.items())[:_VALUES])
-    return (f"Call {call.seq} of the group: {shown}.",)
+    shown = "; ".join(
+        f"{_ranks(ranks)} called {value}" for value, ranks in list(made.items())[:_VALUES]
+    )
+    return (f"As call {call.seq} of the group, {shown}.",)
 
 
 def _value(call: Call) -> str:

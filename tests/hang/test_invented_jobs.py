@@ -254,11 +254,11 @@ def test_a_data_loader_that_ran_out_of_memory_in_a_healthy_job(tmp_path: Path) -
     [
         (
             {1: 999},
-            "ranks 0, 2, 3: AllReduce, 8 elements, Float32; rank 1: AllReduce, 999 elements",
+            "ranks 0, 2, 3 called AllReduce, 8 elements, Float32; rank 1 called AllReduce, 999",
         ),
         (
             {1: 999, 2: 999},
-            "ranks 0, 3: AllReduce, 8 elements, Float32; ranks 1, 2: AllReduce, 999",
+            "ranks 0, 3 called AllReduce, 8 elements, Float32; ranks 1, 2 called AllReduce, 999",
         ),
     ],
 )
@@ -270,7 +270,7 @@ def test_sizes_that_differ_are_printed(
         write_dump(tmp_path, rank, STAGES, steps, 1)
     found, text = judged(tmp_path)
     assert named(found)[0] == ([1] if len(made) == 1 else [])
-    assert f"Call 2 of the group: {values}" in text
+    assert f"As call 2 of the group, {values}" in text
 
 
 def test_logs_without_init_or_without_calls_say_what_to_set(tmp_path: Path) -> None:

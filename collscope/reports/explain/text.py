@@ -96,8 +96,7 @@ def _sections(explanation: Explained) -> list[Section]:
     sections.append(Section("Basis", tuple(_basis(explanation))))
     if explanation.classes:
         mixed = any(c.collective_class.size_bytes is None for c in explanation.classes)
-        calls = f"calls: those in the traces of '{explanation.first.run}'."
-        words = " ".join((calls, _TRANSFER, *((_MIXED,) if mixed else ())))
+        words = " ".join((_TRANSFER, *((_MIXED,) if mixed else ())))
         body = (_class_table(explanation), words)
         sections.append(Section("Transfers of collectives in both runs", body))
     return sections
@@ -372,13 +371,13 @@ def _hidden(explanation: Explained) -> str:
 
 def _class_table(explanation: Explained) -> Table:
     columns = [("op", TEXT), ("type", TEXT), ("size", NUMBER), ("ranks", NUMBER),
-               ("calls", NUMBER), (f"{explanation.first.run} us", NUMBER),
+               (f"{explanation.first.run} us", NUMBER),
                (f"{explanation.second.run} us", NUMBER)]  # fmt: skip
     return table(
         columns,
         [
             (key.op.value, key.datatype and key.datatype.value,
-             None if key.size_bytes is None else format_size(key.size_bytes), key.nranks, c.calls,
+             None if key.size_bytes is None else format_size(key.size_bytes), key.nranks,
              None if c.old_ns is None else c.old_ns / 1000, c.new_ns / 1000)
             for c in explanation.classes for key in [c.collective_class]
         ],
