@@ -4,8 +4,8 @@ They are the words of the messages of NCCL and RCCL, and those that collscope's 
 
     python scripts/library_words.py NCCL_CHECKOUT RCCL_CHECKOUT
 
-A digit is written as 9, so that rank0 and rank12 are one word. Without a checkout the script refuses,
-because the list would lose the library's words.
+A digit is written as 9, so that rank0 and rank12 are one word. Without a checkout the list would
+lose the words of a library: the script refuses.
 """
 
 from __future__ import annotations
