@@ -96,6 +96,15 @@ def test_a_report_without_times_of_classes_shows_no_shares_and_no_parts() -> Non
     assert "unjudged" not in text
 
 
+def test_why_a_class_has_no_reachable_speed_is_stated_once() -> None:
+    store, log, comm = _job(calls=2)
+    calls = store.calls(comm, store.collective(nranks=8, size_bytes=None), 1, ranks_seen=8)
+    for _ in range(8):
+        store.kernel(calls[0], log, transfer_ns=50_000, wait_ns=0)
+    text = " ".join(render(store.report(system="mi300x"), "text").split())
+    assert text.count("size or ranks not known") == 1
+
+
 @pytest.mark.parametrize(("kernels", "warned"), [(32, False), (33, True)])
 def test_a_profile_of_more_than_the_logged_calls(kernels: int, warned: bool) -> None:
     # 2 calls on 8 ranks have 16 kernels, and twice as many may come from calls of several kernels.

@@ -12,11 +12,12 @@ from collscope.model.note import Note
 from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.efficiency.answer import Judgement
 from collscope.reports.efficiency.application_metrics import ApplicationMetric
+from collscope.reports.efficiency.breakdown_text import NAME_SYSTEM, breakdown
 from collscope.reports.efficiency.gain import Uplift
 from collscope.reports.efficiency.judged_classes import JudgedClass, Reached
 from collscope.reports.efficiency.marks import IN_JOB
 from collscope.reports.efficiency.profile_kernels import ProfileKernel
-from collscope.reports.efficiency.time_breakdown import Basis, Breakdown
+from collscope.reports.efficiency.time_breakdown import Basis
 from collscope.reports.rendering.layout import (
     NAME,
     NUMBER,
@@ -44,21 +45,6 @@ _NO_RANKS = (
     "the measurements lack ranks or sizes. Ingest them into another run with "
     "their ranks (collscope ingest table or csv PATH --ranks N --run NAME)."
 )
-_INSIDE = "not known: contained in the parts below; trace all ranks (collscope ingest trace)"
-_NAME_SYSTEM = "report --system NAME; roofline --list has the names"
-_BASES = {
-    Basis.TRACED: "all kernels of collectives in the traces, over all ranks",
-    Basis.IN_JOB: "transfer + waiting in the job, scaled to all calls of each class",
-    Basis.SEEN: (
-        "all collective kernels of the profile, divided among the classes in proportion to their "
-        "kernels in logs and recordings"
-    ),
-    Basis.EXPECTED: (
-        "all collective kernels of the profile, divided among the classes in proportion to calls x "
-        "expected time"
-    ),
-    Basis.ALONE: "times measured alone x calls; the job's own time is not known",
-}
 _SAVES = {
     True: "(measured - reachable time) x exposed part, of all calls in a step; mean over the ranks",
     False: "(measured - reachable time) x exposed part where traces show it, in seconds summed "
@@ -157,7 +143,7 @@ def measured_sentences(judged_run: Judgement) -> Iterable[str]:
     if len(judged_run.reached) > _MOST_REACHED:
         yield f"{len(judged_run.reached) - _MOST_REACHED} more: --format json, judgement.reached."
     if judged_run.reached:
-        none = f"reachable speed not known ({_NAME_SYSTEM})"
+        none = f"reachable speed not known ({NAME_SYSTEM})"
         roof = none if judged_run.roof is None else f"reachable: {judged_run.roof}"
         yield f"Bus bandwidth of label {judged_run.label}; {roof}."
 
@@ -181,6 +167,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         else:
             yield _HOW if judged_run.label is None else f"Not judged: {_NO_RANKS}"
         return
+    timed: Sequence[JudgedClass] = ()
     if judged:
         shown = judged[: len(report.classes)] or judged
         # Next to classes with a time, one without adds nothing.
@@ -197,7 +184,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
             )
             yield f"{more} not shown (--top 0): the smallest of each operation."
     if judged_run.breakdown is not None:
-        yield from _breakdown(judged_run.breakdown, _no_roof_why(judged_run))
+        yield from breakdown(judged_run.breakdown, _no_roof_why(judged_run))
     for uplift in judged_run.uplifts:
         yield from _uplift(uplift, _which(uplift, judged_run), report)
     traced = judged_run.breakdown is not None and judged_run.breakdown.basis is Basis.TRACED
@@ -217,7 +204,13 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
     if judged_run.metrics:
         yield _metric_table(judged_run.metrics)
         yield from _metric_words(judged_run.metrics)
-    yield from (note.text for note in judged_run.notes)
+    # A class that is shown has the reason beside it.
+    stated = {row.why for row in timed}
+    yield from (
+        note.text
+        for note in judged_run.notes
+        if note.code != "no_ceiling" or note.values["why"] not in stated
+    )
 
 
 _CLASS_COLUMNS = [
@@ -269,7 +262,7 @@ def _classes(rows: Sequence[JudgedClass], judged_run: Judgement) -> Iterable[str
             | {saves: _SAVES[per_step]},
         )
         if not roofs and not _no_roof_why(judged_run):
-            yield f"Reachable speeds are not known. To get them: collscope {_NAME_SYSTEM}."
+            yield f"Reachable speeds are not known. To get them: collscope {NAME_SYSTEM}."
     else:
         cells = [_measured_cells(row) for row in rows]
         shown = _without_the_only_roof(table(_MEASURED_COLUMNS, cells, origins), roofs)
@@ -386,76 +379,10 @@ def _assumed(notes: Sequence[Note]) -> Iterable[str]:
     )
 
 
-def basis_words(found: Breakdown) -> str:
-    """What the collective time of a run is of."""
-    left = ""
-    if found.left_out:
-        left = f"; {count(found.left_out, 'class', 'classes')} without kernel times left out"
-    return _BASES[found.basis] + left
-
-
 def _no_roof_why(judged_run: Judgement) -> str:
     """Why no class has a reachable speed though a system is known; empty: it is not known."""
     notes = [note for note in judged_run.notes if note.code == "no_ceiling"]
     return "not known: no class has a reachable speed" if notes else ""
-
-
-def _breakdown(found: Breakdown, no_roof: str) -> Iterable[str | Table]:
-    """Where the collective time goes; a sentence where none of it is judged.
-
-    no_roof  why no class has a reachable speed, where that is not for want of a system
-    """
-    timed = found.basis in (Basis.IN_JOB, Basis.TRACED)
-    if found.roofs and not timed and found.unjudged_ns == found.device_ns:
-        yield (
-            f"How the collective time ({found.device_ns / 1e9:.4g} s, summed over all GPUs) splits "
-            "into waiting, transfer and possible saving is not known: no transfer was timed. Trace "
-            "all ranks (collscope ingest trace), or measure the classes (collscope replay)."
-        )
-        return
-    yield _breakdown_table(found, no_roof)
-    yield f"Collective time: {basis_words(found)}."
-
-
-def _breakdown_table(found: Breakdown, no_roof: str) -> Table:
-    """Parts in ms of the traces, as their other tables; of all calls in seconds of GPUs."""
-    traced = found.basis is Basis.TRACED
-    unit, ns_per_unit = ("ms", 1e6) if traced else ("GPU s", 1e9)
-    columns = [("part", TEXT), (unit, NUMBER), ("%", NUMBER), ("from", TEXT)]
-    total_ns = found.device_ns
-    rows = [
-        (name, scaled(ns, ns_per_unit), _tenths(None if ns is None else ns / (total_ns or 1)), why)
-        for name, ns, why in _parts(found, no_roof)
-    ]
-    source = "over all GPUs" if not traced else None
-    return table(columns, [*rows, ("collective time", total_ns / ns_per_unit, "100.0", source)])
-
-
-def _tenths(ratio: float | None) -> str | None:
-    return None if ratio is None else f"{100 * ratio:.1f}"
-
-
-def _parts(found: Breakdown, no_roof: str) -> Iterable[tuple[str, float | None, str]]:
-    """Name, ns, and what they were computed from or why they are not known."""
-    in_job = found.basis in (Basis.IN_JOB, Basis.TRACED)
-    no_roof = no_roof or f"not known: name the system ({_NAME_SYSTEM})"
-    if found.roofs:
-        no_roof = "not known: nothing measured on GPUs (collscope replay, collscope ingest csv)"
-    contention = "not known: no replay; contained in tunable" if in_job else _INSIDE
-    if found.compared:
-        contention = "transfer in the job - measured alone"
-    yield "wait", found.wait_ns, "kernel time before the last rank arrived" if in_job else _INSIDE
-    yield "contention", found.contention_ns, contention
-    if found.unknown_ns:
-        yield "wait or transfer", found.unknown_ns, "calls that are not in every rank's trace"
-    tunable = no_roof if found.tunable_ns is None else "measured - reachable"
-    yield "tunable", found.tunable_ns, tunable
-    yield "reachable", found.roof_ns, no_roof if found.roof_ns is None else "reachable x calls"
-    rest = "transfer of classes without a reachable speed"
-    if found.basis is not Basis.TRACED:
-        rest = "classes that were not measured, or have no reachable speed"
-    if found.unjudged_ns:
-        yield "unjudged", found.unjudged_ns, rest
 
 
 def _uplift(found: Uplift, which: str, report: Report) -> Iterable[str | Item]:

@@ -223,7 +223,7 @@ def _why(rank: RankRow, timeline: TimelineReport, verdict: Sequence[VerdictEntry
         f"{_between([o.compute_ns for o in others])}"
     )
     longer = rank.compute_ns > min(one.compute_ns for one in others)
-    computes += "." if longer else ": in total, it does not compute longer."
+    computes += "." if longer else f", so rank {rank.rank} does not compute longer."
     match cause.cause:
         case "host":
             return (
