@@ -56,7 +56,7 @@ $(TOOLS): pyproject.toml
 # The extension is compiled by the installation, so it is repeated when a native source changes. With
 # the tools of $(VENV), not with copies in a new folder, only what changed is compiled again.
 $(STAMP): $(TOOLS) $(NATIVE) $(wildcard schemas/* schemas/views/*)
-	PATH="$(BIN):$$PATH" $(PIP) --no-build-isolation -e '.[dev]'
+	MAKEFLAGS= PATH="$(BIN):$$PATH" $(PIP) --no-build-isolation -e '.[dev]'
 	touch $@
 
 # As users install it, without what development needs. A wheel in dist/ (make wheel) saves compiling.
@@ -86,6 +86,7 @@ demo: $(DEMO)/collscope
 test: checks pytest
 
 # The native tests are compiled while packages are fetched and while the checks take one core each.
+# (ninja counts its own jobs: it complains of those of a make that does not hand them on.)
 checks:
 	$(MAKE) --jobs=2 --output-sync=target lint types imports native
 
@@ -104,7 +105,7 @@ imports: $(STAMP)
 native: $(TOOLS)
 	$(BIN)/cmake -S . -B $(SANITIZED) -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja \
 		-DMPI_CXX_COMPILER=$(BIN)/mpicxx -DCOLLSCOPE_SANITIZE=ON -DCOLLSCOPE_NATIVE_TESTS=ON
-	$(BIN)/cmake --build $(SANITIZED)
+	MAKEFLAGS= $(BIN)/cmake --build $(SANITIZED)
 	$(BIN)/ctest --test-dir $(SANITIZED) --parallel 2 --output-on-failure --no-tests=error
 
 pytest: $(STAMP)
