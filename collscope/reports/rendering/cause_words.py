@@ -130,8 +130,8 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
         "torch.autograd.set_detect_anomaly is on."
     ),
     "small_calls": lambda _, e: (
-        f"A step makes {figure(e.count)} small {e.name} calls one after the other; the host waits "
-        f"for its GPU {figure(e.usual)} times between them."
+        f"A step makes {figure(e.count)} small {e.name} calls one after the other. Meanwhile the "
+        f"host waits for its GPU about {e.usual:.0f} times."
     ),
     "copies": lambda _, e: (
         f"A step makes {figure(e.count)} {e.name}, which take {ms(e.ms)} ms; the host waits "

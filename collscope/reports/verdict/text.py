@@ -44,7 +44,10 @@ _BOUND = {
     "host": "host work", "compute": "compute", "collective": "collectives",
     "waiting": "idle time of GPUs",
 }  # fmt: skip
-_RANGES = " Ranges cover what the recording does not show, and run-to-run variation."
+_RANGES = (
+    " The ranges allow for run-to-run variation and for what the recording does not show, such as"
+    " the profiler's cost."
+)
 # Causes that a host has.
 _OF_HOSTS = ("late_host", "blocking_sync", "small_calls")
 
@@ -125,7 +128,10 @@ def _nothing(step: StepSummary) -> VerdictEntry:
     unseen = step.world is not None and step.world > step.ranks
     noise = "run-to-run variation"
     if step.steps > 1:
-        noise += f" (among the {step.steps} whole steps, and usual between two starts of a job)"
+        noise += (
+            f" (the spread of the {step.steps} whole steps, and the usual difference between two"
+            " starts of a job)"
+        )
     advice = f"{NOTHING_TO_FIX} The report shows what faster collectives would save."
     recorded = step.recorded_ms or 0.0
     if step.bound == "host" and step.given_ms is not None and step.given_ms < recorded:
@@ -144,8 +150,8 @@ def _nothing(step: StepSummary) -> VerdictEntry:
     if step.sizes_unknown:
         advice = advice.replace(f"{NOTHING_TO_FIX} ", "")
         advice += (
-            " Causes do not include collectives below reachable speed: these need the sizes of "
-            "calls in the traces, which CPU activities add. With logs, the report's section "
+            " Slow collectives cannot be named as a cause here: that needs the sizes of calls in "
+            "the traces. Trace with CPU activities to record them. With logs, the report's section "
             "Efficiency and gain has the speeds."
         )
     if unseen:
