@@ -127,7 +127,7 @@ def _cost(
     bases  steps without those that are gone, by each reading, ns
     """
     step = float(np.median([player.base(k)[job.used].mean() for k in range(len(player.readings))]))
-    noise = float(np.hypot(player.scatter / np.sqrt(job.used.sum()), STARTS * step))
+    noise = _noise(job, player.scatter, step)
     least = max(MIN_CAUSE_COST * step, candidate.between_gpus * step)
     if not (candidate.recorded or candidate.counted):
         least = max(least, player.scatter)
@@ -135,19 +135,25 @@ def _cost(
         ends = list(candidate.fixed)
         cost = _Saved(ends, ends, min(ends), _deviation(job.lengths[job.used]))
     else:
-        saved = _saved(job, player, candidate, gone, bases, noise + least)
+        # What a late host makes the steps differ by is known once they are played without it.
+        known = 0.0 if candidate.exact else STARTS * step if candidate.recorded else noise
+        saved = _saved(job, player, candidate, gone, bases, known + least)
         if saved is None:
             return None
         cost = saved
     # A host that is late makes the steps differ by that, so what is left counts; and what it does
     # now and then is no cause of every step.
     recurs = not candidate.recorded or _recurs(job, candidate, cost)
+    if candidate.recorded:
+        noise = _noise(job, min(player.scatter, cost.scatter), step)
     if candidate.recorded or candidate.counted:
         least = max(least, cost.scatter)
     # Whether it is at the cap the trace does not show: anything from nothing to `clock`.
     low, high = min(cost.all) - cost.clock / 2, max(cost.all) - cost.clock / 2
     sure = recurs and low - noise > least
     shown = max(cost.plain) if candidate.direct else min(cost.plain)
+    if candidate.exact:
+        noise, least = cost.error, MIN_CAUSE_COST * step
     if not sure and (gone is not NOTHING or not recurs or shown - noise <= least):
         return None
     value = float(np.median(cost.all if sure else cost.plain)) - cost.clock / 2
@@ -159,6 +165,11 @@ def _cost(
     least = min(value - hypot(value - low, noise), min(cost.all) - cost.clock)
     most = max(value + hypot(high - value, noise), *cost.all)
     return Cost(value / 1e6, max(0.0, least) / 1e6, most / 1e6), sure
+
+
+def _noise(job: Job, scatter: float, step: float) -> float:
+    """Error of the mean of the steps, with what two starts differ by, ns."""
+    return hypot(scatter / float(np.sqrt(job.used.sum())), STARTS * step)
 
 
 def _recurs(job: Job, candidate: Candidate, cost: _Saved) -> bool:
@@ -243,7 +254,7 @@ def _saved(
                     clocks.append(_at_power_cap(job, player, without, k, base, rest))
             if candidate.irregular and not player.given:
                 found.append(mean * reading.pace)
-            if reading.pace == pace:
+            if reading.pace == pace or (candidate.exact and candidate.direct):
                 plain.append(mean)
                 least = min(least, float((base[used] - left).min()))
             if _is_hidden(candidate, gone, found, plain, least_ns, shown=place >= best):

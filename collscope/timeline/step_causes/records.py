@@ -63,6 +63,9 @@ class Candidate(msgspec.Struct, frozen=True):
     irregular: bool = False  # as the host's work is interrupted: the less of it, the less often
     # The same in every step, or what the steps scatter by: its cost need not exceed their scatter.
     counted: bool = False
+    # The same kernels, calls or setting in every step: it stands out above 1 % of a step, whatever
+    # two starts differ by.
+    exact: bool = False
     direct: bool = False  # a source names it: it stands out where any reading shows it
     between_gpus: float = 0.0  # of the step: ranks may differ by so much for no cause
     at_power_cap: bool = False  # without it the GPU computes more of the time: its clock may fall

@@ -90,6 +90,10 @@ clocks by 3 % between two starts."""
 MAX_OTHER_KERNELS = 0.01
 """Part of a step's kernels that another rank does not have. Source: a choice."""
 
+MAX_REPLACED = 0.1
+"""Kernels that another rank runs in the place of extra ones, to these. Source: a choice, with more
+of them kernels are replaced, and not added."""
+
 MIN_KERNELS_OF_A_KIND = 3
 """Kernels of one kind. Source: a choice, a scatter needs as many."""
 

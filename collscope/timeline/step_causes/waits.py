@@ -125,6 +125,7 @@ def _blocking(job: Job, traces: tuple[int, ...], per_rank: dict[int, Ints]) -> C
         "blocking_sync", tuple(job.rows.ranks[t] for t in traces), "calls",
         Evidence("blocking_calls", name=name, count=count),
         changes=(Change(waits=waits, duration=duration, host_ns=host),),
+        counted=count >= MIN_SMALL_CALLS,
     )  # fmt: skip
 
 
@@ -286,7 +287,7 @@ def blocking_launches(job: Job) -> Iterator[Candidate]:
         "blocking_sync", ranks, "calls",
         Evidence("blocking_calls", "LAUNCH", count=float(inside.sum()) / job.count / len(chosen),
                  ms=float(found[inside].sum()) / job.count / len(chosen) / 1e6),
-        changes=(Change(host_ns=host),),
+        changes=(Change(host_ns=host),), exact=True, direct=True,
     )  # fmt: skip
 
 

@@ -13,8 +13,11 @@ from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Candidate, Change, Evidence
 from collscope.timeline.step_causes.tolerances import (
     MAX_OTHER_KERNELS,
+    MAX_REPLACED,
     MIN_KERNELS_OF_A_KIND,
     MIN_LONGER,
+    MIN_RECURRENCES,
+    MIN_REGULAR,
     STEADY,
 )
 from collscope.timeline.tolerances import STARTS
@@ -47,7 +50,14 @@ def extra_work(job: Job) -> Iterator[Candidate]:
             Evidence("extra_kernels", job.rows.names[name] if name >= 0 else "", count=count[0],
                      usual=count[1], ms=(ours - theirs) / job.count / 1e6),
             changes=(Change(duration=scale, host_ns=host),), counted=True,
+            exact=len(less) < MAX_REPLACED * len(more) and _every_step(job, more),
         )  # fmt: skip
+
+
+def _every_step(job: Job, rows: Ints) -> bool:
+    """Whether rows take about as much time in every step."""
+    spent = np.bincount(job.step_of_row[rows], job.duration[rows], minlength=job.count)
+    return job.count >= MIN_RECURRENCES and bool(spent.min() > MIN_REGULAR * spent.mean())
 
 
 def stages(job: Job) -> bool:
