@@ -45,7 +45,7 @@ _BOUND = {
     "waiting": "idle time of GPUs",
 }  # fmt: skip
 # Causes that a host has.
-_OF_HOSTS = ("late_host", "blocking_sync", "small_calls")
+_OF_HOSTS = ("late_host", "blocking_sync", "small_calls", "host_bound")
 
 
 def entries(answer: Answer) -> tuple[VerdictEntry, ...]:

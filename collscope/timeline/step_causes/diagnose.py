@@ -15,7 +15,7 @@ from collscope.timeline.analyse import Timeline
 from collscope.timeline.assumptions import clock_change
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.step_causes.collectives import Facts, pipeline_bubble, slow_settings
-from collscope.timeline.step_causes.hosts import common_stalls, late_hosts
+from collscope.timeline.step_causes.hosts import common_stalls, late_hosts, unused_parameters
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.marks import marks_of
 from collscope.timeline.step_causes.periodic import long_steps
@@ -110,7 +110,7 @@ def diagnose(
 def _candidates(job: Job, facts: Facts) -> Iterator[Candidate]:
     for find in (
         late_hosts, common_stalls, extra_work, longer_kernels, blocking_calls, blocking_launches,
-        polling_waits, small_calls, slow_copies, pipeline_bubble,
+        polling_waits, small_calls, slow_copies, pipeline_bubble, unused_parameters,
     ):  # fmt: skip
         yield from find(job)
     yield from slow_settings(job, facts)
@@ -127,8 +127,8 @@ def _cost(
     bases  steps without those that are gone, by each reading, ns
     """
     step = float(np.median([player.base(k)[job.used].mean() for k in range(len(player.readings))]))
-    noise = _noise(job, player.scatter, step)
-    least = max(MIN_CAUSE_COST * step, candidate.between_gpus * step)
+    noise = hypot(_error(job, player.scatter), STARTS * step)
+    least = max(MIN_CAUSE_COST, candidate.between_gpus) * step
     if not (candidate.recorded or candidate.counted):
         least = max(least, player.scatter)
     if candidate.fixed is not None:
@@ -144,17 +144,13 @@ def _cost(
     # A host that is late makes the steps differ by that, so what is left counts; and what it does
     # now and then is no cause of every step.
     recurs = not candidate.recorded or _recurs(job, candidate, cost)
-    if candidate.recorded:
-        noise = _noise(job, min(player.scatter, cost.scatter), step)
-    if candidate.recorded or candidate.counted:
-        least = max(least, cost.scatter)
+    scatter = cost.scatter if candidate.recorded or candidate.counted else 0.0
     # Whether it is at the cap the trace does not show: anything from nothing to `clock`.
     low, high = min(cost.all) - cost.clock / 2, max(cost.all) - cost.clock / 2
-    sure = recurs and low - noise > least
-    shown = max(cost.plain) if candidate.direct else min(cost.plain)
-    if candidate.exact:
-        noise, least = cost.error, MIN_CAUSE_COST * step
-    if not sure and (gone is not NOTHING or not recurs or shown - noise <= least):
+    sure = recurs and low - noise > max(least, scatter)
+    if not sure and (gone is not NOTHING or not recurs):
+        return None
+    if not sure and not _may_stand_out(job, player, candidate, cost, least, step):
         return None
     value = float(np.median(cost.all if sure else cost.plain)) - cost.clock / 2
     hosts = 0.0
@@ -167,9 +163,26 @@ def _cost(
     return Cost(value / 1e6, max(0.0, least) / 1e6, most / 1e6), sure
 
 
-def _noise(job: Job, scatter: float, step: float) -> float:
-    """Error of the mean of the steps, with what two starts differ by, ns."""
-    return hypot(scatter / float(np.sqrt(job.used.sum())), STARTS * step)
+def _may_stand_out(
+    job: Job, player: Player, candidate: Candidate, cost: _Saved, least: float, step: float
+) -> bool:
+    """Whether a cause stands out by the readings that show it best."""
+    shown = max(cost.plain) if candidate.direct else min(cost.plain)
+    if candidate.exact:
+        value = float(np.median(cost.plain))
+        return shown - cost.error > least and value > least
+    scatter = player.scatter
+    if candidate.recorded:
+        scatter = min(scatter, cost.scatter)
+    # Interruptions leave other places of each step longer, so what is left scatters for them, too.
+    rest = cost.scatter if candidate.recorded or candidate.counted else 0.0
+    least = max(least, 0.0 if candidate.irregular else rest)
+    return shown - hypot(_error(job, scatter), STARTS * step) > least
+
+
+def _error(job: Job, scatter: float) -> float:
+    """Standard error of the mean of the steps, ns."""
+    return scatter / float(np.sqrt(job.used.sum()))
 
 
 def _recurs(job: Job, candidate: Candidate, cost: _Saved) -> bool:
@@ -226,7 +239,9 @@ def _saved(
     """
     paces = player.paces if candidate.recorded else player.gpu_paces or player.paces
     pace = max(paces) if candidate.recorded else min(paces)
-    found, plain, scatter, errors, clocks, least = [], [], [], [], [], np.inf
+    found, scatter, errors, clocks, least = [], [], [], [], np.inf
+    by_pace: dict[float, list[float]] = {pace: []}
+    anywhere = candidate.exact and candidate.direct  # any pace of the hosts may show it best
     used = job.used
     # Those that show it best come first: mostly they show enough.
     order = sorted(range(len(player.readings)), key=lambda k: player.readings[k].pace != pace)
@@ -240,11 +255,10 @@ def _saved(
         for change in own:
             without = both(gone, change)
             left = player.left(without, k)[used]
-            mean, rest = float((base[used] - left).mean()), float(left.mean())
+            rest = float(left.mean())
+            mean = _mean_saved(player, candidate, gone, base[used], rest)
             if gone is NOTHING:
                 found += _others_fast(job, player, candidate, change, k, rest)
-                if candidate.recorded and player.given and _off(base[used], player.given):
-                    mean = max(0.0, player.given - rest)
             if reading.pace in paces:
                 found.append(mean)
                 found += _by_given(player, gone, reading.pace, rest)
@@ -254,14 +268,31 @@ def _saved(
                     clocks.append(_at_power_cap(job, player, without, k, base, rest))
             if candidate.irregular and not player.given:
                 found.append(mean * reading.pace)
-            if reading.pace == pace or (candidate.exact and candidate.direct):
-                plain.append(mean)
+            if reading.pace == pace or anywhere:
+                by_pace.setdefault(reading.pace, []).append(mean)
                 least = min(least, float((base[used] - left).min()))
+            plain = [] if anywhere else by_pace[pace]
             if _is_hidden(candidate, gone, found, plain, least_ns, shown=place >= best):
                 return None
+    plain = max(by_pace.values(), key=np.median)
     error = float(np.median(errors) / np.sqrt(used.sum()))
     clock = max(0.0, float(np.median(clocks))) if clocks else 0.0
     return _Saved(found, plain, least, float(np.median(scatter)), error, clock)
+
+
+def _mean_saved(
+    player: Player, candidate: Candidate, gone: Change, base: Floats, rest: float
+) -> float:
+    """What a mean step is shorter by; of the given step, where the played ones are far from it.
+
+    rest  the step without the cause, ns
+    """
+    usual, given = float(base.mean()), player.given
+    if gone is not NOTHING or not candidate.recorded or not given or not _off(base, given):
+        return usual - rest
+    if candidate.irregular:  # the shorter a step, the less often something interrupts it
+        return max(given - rest, given * (1 - rest / usual))
+    return max(0.0, given - rest)
 
 
 def _by_given(player: Player, gone: Change, pace: float, rest: float) -> list[float]:
@@ -295,7 +326,7 @@ def _is_hidden(
     """
     surely = found if gone is not NOTHING else plain
     if candidate.direct and gone is NOTHING:
-        surely = [max(plain)] if shown else []
+        surely = [max(plain, default=np.inf)] if shown else []
     return min(surely, default=np.inf) <= least_ns
 
 

@@ -13,8 +13,8 @@ Bools = npt.NDArray[np.bool_]
 class Evidence(msgspec.Struct, frozen=True):
     """What the recording shows, as codes and values; `reports` turns it into a sentence.
 
-    kind    extra_kernels, longer_kernels, host_gaps, blocking_calls, small_calls, setting,
-            transport, copies, exposed_calls, idle_stage, long_steps
+    kind    extra_kernels, longer_kernels, taken, host_gaps, unused_parameters, blocking_calls,
+            small_calls, setting, transport, copies, exposed_calls, idle_stage, long_steps
     name    of a kernel, call, setting, or kind of copy
     count   a step, of what is counted
     detail  value of a setting; rank that the hosts' gaps of another are held against
@@ -43,6 +43,7 @@ class Change(msgspec.Struct, frozen=True):
     transfer: Floats | None = None  # (parts,) in parts of the recorded
     waits: Bools | None = None  # (nodes,) the host does not wait in this synchronising call
     slowdown: Floats | None = None  # (rows,) beside collectives, at least
+    prompt: Bools | None = None  # (rows,) they start as soon as what they wait for is done
 
 
 class Candidate(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from collscope.timeline.step_causes.records import Change
 from collscope.timeline.tolerances import GIVEN_STEP_ERROR, HOST_STARTS, MIN_STEP_REST, STARTS
 
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 _PACES = np.array([0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
 _SLOWER = np.array([1.0 + HOST_STARTS / 2, 1.0 + HOST_STARTS])  # in another start
 NOTHING = Change()
@@ -151,6 +152,10 @@ class Player:
             none = graph.start_node[change.duration == 0] - FIRST
             gap = gap.copy()
             gap[1:, none] = 0
+        if change.prompt is not None:
+            node = graph.start_node[change.prompt] - FIRST
+            gap = gap.copy()
+            gap[:, node] = np.minimum(gap[:, node], graph.usual[:, node])
         return graph.retimed(np.rint(work).astype(np.int64), duration, gap)
 
     def _cumulated(self, host_ns: Floats) -> Floats:
@@ -179,13 +184,14 @@ def both(first: Change, second: Change) -> Change:
     def multiply(a: Floats | None, b: Floats | None) -> Floats | None:
         return b if a is None else a if b is None else np.minimum(a, b)
 
-    waits = first.waits if second.waits is None else second.waits
-    if first.waits is not None and second.waits is not None:
-        waits = first.waits | second.waits
+    def either(a: Bools | None, b: Bools | None) -> Bools | None:
+        return b if a is None else a if b is None else a | b
+
     return Change(
         host_ns=add(first.host_ns, second.host_ns),
         duration=multiply(first.duration, second.duration),
         transfer=multiply(first.transfer, second.transfer),
-        waits=waits,
+        waits=either(first.waits, second.waits),
         slowdown=first.slowdown if second.slowdown is None else second.slowdown,
+        prompt=either(first.prompt, second.prompt),
     )
