@@ -129,7 +129,7 @@ def _cost(
     step = float(np.median([player.base(k)[job.used].mean() for k in range(len(player.readings))]))
     noise = hypot(_error(job, player.scatter), STARTS * step)
     least = max(MIN_CAUSE_COST, candidate.between_gpus) * step
-    if not (candidate.recorded or candidate.counted):
+    if not (candidate.recorded or candidate.counted or candidate.exact):
         least = max(least, player.scatter)
     if candidate.fixed is not None:
         ends = list(candidate.fixed)
@@ -144,7 +144,7 @@ def _cost(
     # A host that is late makes the steps differ by that, so what is left counts; and what it does
     # now and then is no cause of every step.
     recurs = not candidate.recorded or _recurs(job, candidate, cost)
-    scatter = cost.scatter if candidate.recorded or candidate.counted else 0.0
+    scatter = cost.scatter if candidate.recorded or candidate.counted else player.scatter
     # Whether it is at the cap the trace does not show: anything from nothing to `clock`.
     low, high = min(cost.all) - cost.clock / 2, max(cost.all) - cost.clock / 2
     sure = recurs and low - noise > max(least, scatter)
