@@ -282,7 +282,7 @@ class Store(msgspec.Struct, frozen=True):
 
         label    of the new times: measurements, or another traced run (`--with`)
         before   label of the recorded setting, measured as `label` was (`--from`)
-        system   whose reachable ceilings are the new times, instead of `label`
+        system   whose reachable speeds give the new times, instead of `label`
         step_ms  step time without the profiler, ms; None: only the ratio of the times is known
         returns  times of a step in ns, with their range `low_ns` to `high_ns`
         raises   UsageError unless either `label` or `system` is given, and for an impossible step

@@ -73,7 +73,7 @@ def test_the_step_time_says_what_the_profiler_costs(
     traces = sorted((recorded_jobs / "scheduled" / "default" / "ddp").glob(f"{kind}.*"))
     assert collscope("ingest", "trace", *traces, *db).code == 0
     text = " ".join(collscope("report", *db).out.split())
-    assert f"on H200, recording {told}" in text
+    assert f"with {told}, training jobs on H200" in text
     # the step without the profiler takes 61.7 ms: it was 1.29 and 1.64 times that
     assert ("up to 1.64 times" in text, "up to 1.42 times" in text) == (
         kind == "full",

@@ -1,12 +1,15 @@
 """Causes of slowness switched on and off inside running jobs, recorded for `benchmarks/causes.py`.
 
-    python benchmarks/gpu/job_causes_paired.py OUT [--only JOB,JOB] [--seconds 470]
+    python benchmarks/gpu/job_causes_paired.py OUT [--set first|p|q] [--only JOB,JOB] [--seconds N]
 
 The jobs are others than those of job_causes.py: other models, sizes, amounts and guilty ranks. A
-start of a job first times every one of its causes, `ROUNDS` times `TIMED` steps, each time right
-after as many steps without a cause. Then it records light traces of all cases (CUDA activities
-alone), then full ones (the CPU's as well) of every second case: the profiler's remains slow what
-follows. Causes of the environment have a start of their own, right after that of their job.
+start of a job is one process a GPU, each on cores of its own; a cause of the environment has
+processes of its own beside them. They take turns: those that wait do nothing.
+
+A start first fits the amounts (`SCALED`): three times at most, until a cause costs 10 to 40 % of a
+step. Then it times every cause, `ROUNDS` times `TIMED` steps, between as many steps without a cause
+before and after. Then it records light traces of all cases (CUDA activities alone), then full ones
+(the CPU's as well) of every second case: the profiler's remains slow what follows.
 
 OUT gets truth.jsonl, and NAME.1.tar for each case with the traces and NCCL's logs of both ranks.
 job_causes_paired.sh packs them.
@@ -18,12 +21,15 @@ import argparse
 import gc
 import importlib
 import json
+import math
 import os
 import signal
+import statistics
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,41 +39,88 @@ import torch.distributed as dist
 import torch.distributed.fsdp
 import torch.distributed.pipelining
 import torch.profiler
-from job_causes import CAUSES, Cause, Step, burn_cores, burn_gpu, child, record, wait
+from job_causes import CAUSES, Cause, burn_cores, burn_gpu, child, record
+from job_causes_models import OWN_MODEL, Step, build
 from torch import nn
 
 WORLD = job_causes.WORLD
-ROUNDS, TIMED = 3, 8
-_SECONDS = 170  # a start that takes longer is given up
-BUSY_CORE = 2
+ROUNDS, TIMED, WARM = 7, 6, 2
+_EVERY = 3  # steps, for what happens now and then
+_ANSWER = 45  # seconds
+_CORES = sorted(os.sched_getaffinity(0))
+_REST = _CORES[-max(1, len(_CORES) // 4) :]  # for all that is no rank
+BUSY_CORES = _REST[-2:]
 LATE = ("late_host",)
 NEW_CAUSES = {
     "sleep_layers": Cause(codes=LATE),  # a short stall in every layer
     "spin_one": Cause(codes=LATE),  # Python code instead of sleep
     "loader": Cause(codes=(*LATE, "host_bound")),  # batches come late
-    "clipped": Cause(),  # healthy: gradients are clipped, and the loss is read
+    "loader_some": Cause(codes=(*LATE, "host_bound", "periodic")),  # one batch of three
+    "uneven": Cause(codes=("uneven_work",)),  # longer sequences or more pictures
+    "anomaly": Cause(codes=("blocking_sync", "host_bound")),  # set_detect_anomaly
+    "synced": Cause(codes=("blocking_sync", "host_bound")),  # waits for the GPU before each layer
+    # Healthy:
+    "clipped": Cause(),  # gradients are clipped, and the loss is read
+    "norm_read": Cause(),  # gradients are clipped, and their norm is read
+    "long_sometimes": Cause(),  # one batch of three is half as long again, on all ranks
+    "evaluation": Cause(),  # a forward pass more after every third step
 }
-ENV = {
-    "ll": {"NCCL_PROTO": "LL"},
-    "two_channels": {"NCCL_MAX_CTAS": "2"},
-    "shm": {"NCCL_P2P_DISABLE": "1"},
-    "launch_blocking": {"CUDA_LAUNCH_BLOCKING": "1"},
+# Causes of the environment: (what stands in truth.jsonl, variables).
+ENV: dict[str, tuple[Cause, dict[str, str]]] = {
+    "ll": (CAUSES["ll"], {"NCCL_PROTO": "LL"}),
+    "one_channel": (CAUSES["one_channel"], {"NCCL_MAX_CTAS": "1"}),
+    "two_channels": (CAUSES["one_channel"], {"NCCL_MAX_CTAS": "2"}),
+    "shm": (CAUSES["shm"], {"NCCL_P2P_DISABLE": "1"}),
+    "launch_blocking": (CAUSES["launch_blocking"], {"CUDA_LAUNCH_BLOCKING": "1"}),
+    "blocking_wait": (CAUSES["blocking_wait"], {"TORCH_NCCL_BLOCKING_WAIT": "1"}),
+    "detail": (
+        CAUSES["debug"], {"TORCH_DISTRIBUTED_DEBUG": "DETAIL", "TORCH_CPP_LOG_LEVEL": "ERROR"},
+    ),
+}  # fmt: skip
+# JOB: CAUSE[:guilty rank, or *[:amount]]. Amounts are milliseconds, matrices, calls, MB, steps,
+# percent of a batch, thousands of objects, or how much a router prefers.
+SETS = {
+    "first": {
+        "bert": "none sleep_one:0:9 loader:1:70 more_work:0:8 norms_all allocator:0"
+        " slow_kernels:1:6",
+        "tp": "none long_batch sleep_one:0:7 scalars:*:80 slow_kernels:1:10 pageable:*:48 ll shm",
+        "llama": "none sleep_middle:0:25 busy_cores:0 more_work:0:16 neighbour:0"
+        " uneven_in_turns:*:25 scalars:*:24 two_channels",
+        "tiny": "none sleep_one:0:6 busy_cores:1 norms_all small_buckets:*:0.05 unused spin_one:1:4"
+        " launch_blocking",
+        "gpipe": "none bubble sleep_one:1:20",
+        "moe": "none experts:1:0.7 spin_one:0:10",
+        "gpt": "none clipped sleep_layers:1:0.9 sleep_all:*:6 long_sequences:0:25"
+        " small_buckets:*:2 checkpoint:0:3 norms_one:1 one_bucket ll",
+        "ulysses": "none sleep_middle:1:8 more_work:1:6 allocator:1 ll",
+        "resnet": "none long_sequences:0:25 garbage:0:60 neighbour:1 sleep_all:*:12",
+    },
+    "p": {
+        "vit": "none sleep_one:1:25 uneven:0:25 more_work:1:24 ll",
+        "dlrm": "none loader_some:0:90 pageable:0:36 scalars:*:40 neighbour:0 shm blocking_wait",
+        "convnext": "none sleep_layers:0:1 garbage:1:60 anomaly long_sometimes",
+        "t5": "none sleep_middle:1:20 norms_one:0 one_bucket checkpoint:1:3 evaluation ll",
+        "effnet": "none spin_one:0:8 busy_cores:1:2 unused norms_all launch_blocking",
+        "accum": "none more_work:0:30 sleep_all:*:20 norm_read one_channel",
+        "interleaved": "none bubble sleep_one:0:20",
+    },
+    "q": {
+        "mistral": "none sleep_layers:1:3 pageable:1:64 uneven_in_turns:*:20 norm_read ll",
+        "graph": "none sleep_one:1:15 more_work:0:28 loader_some:1:110 neighbour:0",
+        "whisper": "none spin_one:0:15 slow_kernels:1:16 scalars:*:56 evaluation blocking_wait"
+        " two_channels",
+        "unet": "none checkpoint:0:2 uneven:0:30 small_buckets:*:0.2 more_work:1:20 allocator:1",
+        "mamba": "none sleep_all:*:9 garbage:0:80 norms_one:1 unused detail",
+        "localsgd": "none neighbour:1 loader:0:55 synced ll shm",
+        "mixture": "none experts:0:0.5 sleep_middle:1:12",
+    },
 }
-# JOB: CAUSE[:guilty rank, or *[:amount]]; milliseconds, matrices, calls, MB or steps.
-CASES = {
-    "bert": "none sleep_one:0:9 loader:1:70 more_work:0:8 norms_all allocator:0 slow_kernels:1:6",
-    "tp": "none long_batch sleep_one:0:7 scalars:*:80 slow_kernels:1:10 pageable / ll shm",
-    "llama": "none sleep_middle:0:25 busy_cores:0 more_work:0:16 neighbour:0 uneven_in_turns"
-    " scalars:*:24 / two_channels",
-    "tiny": "none sleep_one:0:6 busy_cores:1 norms_all small_buckets:*:0.05 unused spin_one:1:4"
-    " / launch_blocking",
-    "gpipe": "none bubble sleep_one:1:20",
-    "moe": "none experts:1 spin_one:0:10",
-    "gpt": "none clipped sleep_layers:1:0.9 sleep_all:*:6 long_sequences:0 small_buckets:*:2"
-    " checkpoint:0:3 norms_one:1 one_bucket / ll",
-    "ulysses": "none sleep_middle:1:8 more_work:1:6 allocator:1 / ll",
-    "resnet": "none long_sequences:0 garbage:0 neighbour:1 sleep_all:*:12",
-}
+# Causes whose amount is fitted.
+SCALED = (
+    "sleep_one", "sleep_all", "sleep_middle", "sleep_layers", "spin_one", "loader", "loader_some",
+    "more_work", "slow_kernels", "pageable", "scalars", "uneven", "uneven_in_turns", "garbage",
+    "experts",
+)  # fmt: skip
 
 
 class Case(NamedTuple):
@@ -79,37 +132,48 @@ class Case(NamedTuple):
 
     @property
     def cause(self) -> Cause:
-        known = NEW_CAUSES.get(self.name) or CAUSES.get(self.name)
-        if self.name == "two_channels":
-            known = CAUSES["one_channel"]
-        assert known is not None
+        if self.name in ENV:
+            return ENV[self.name][0]
+        known = NEW_CAUSES.get(self.name) or CAUSES[self.name]
         return known._replace(ranks=() if self.rank is None else (self.rank,))
+
+    @property
+    def env(self) -> dict[str, str]:
+        return ENV[self.name][1] if self.name in ENV else {}
 
 
 NOTHING = Case("none", None, 0)
 
 
-def cases(text: str) -> tuple[list[Case], list[Case]]:
-    """Cases that a start switches on and off, and those of the environment."""
+def cases(text: str) -> list[Case]:
+    """The cases of a job."""
 
     def read(word: str) -> Case:
         parts = word.split(":")
         name, rank, amount = (*parts, *("", "*", "1")[len(parts) :])
         return Case(name, None if rank == "*" else int(rank), float(amount))
 
-    inside, _, outside = text.partition("/")
-    return [read(w) for w in inside.split()], [read(w) for w in outside.split()]
+    return [read(word) for word in text.split()]
+
+
+def cores_of(rank: int) -> set[int]:
+    """The cores of a rank."""
+    share = max(1, len(_CORES) * 3 // 4 // WORLD)
+    return set(_CORES[rank * share : (rank + 1) * share])
 
 
 class Slow(torch.utils.data.IterableDataset):
-    """A batch that takes a worker process some milliseconds."""
+    """Batches that take a worker process some milliseconds each, or one of `every`."""
 
-    def __init__(self, ms: float) -> None:
-        self.ms = ms
+    def __init__(self, ms: float, every: int) -> None:
+        self.ms, self.every = ms, every
 
     def __iter__(self):
+        number = 0
         while True:
-            time.sleep(self.ms / 1e3)
+            number += 1
+            if number % self.every == 1 % self.every:
+                time.sleep(self.ms / 1e3)
             yield torch.zeros(64)
 
 
@@ -127,7 +191,7 @@ class Planted:
         self.matrix = torch.randn(size, size, device=device, dtype=torch.bfloat16)
         self.single = self.matrix[: size // 2, : size // 2].float().contiguous()
         self.small = torch.zeros(1, device=device)
-        self.pageable = torch.empty(12 * size * 1024, dtype=torch.uint8)
+        self.pageable = torch.empty(0, dtype=torch.uint8)
         self.garbage: list[Any] = []
         self.batches: Any = None
         self.cores = os.sched_getaffinity(0)
@@ -144,17 +208,22 @@ class Planted:
         if self.is_on("busy_cores"):
             self._run_on(self.cores)
         self.batches, self.garbage = None, []
+        gc.unfreeze()
         gc.collect()
         self.case, self.step = case, 0
+        torch.autograd.set_detect_anomaly(self.is_on("anomaly"))
         if self.is_on("garbage"):
-            self.garbage = [{"k": [i]} for i in range(60_000)]
-        if self.is_on("loader"):
-            loader = torch.utils.data.DataLoader(
-                Slow(case.amount), batch_size=None, num_workers=1, prefetch_factor=2
+            gc.freeze()  # collections look only at what follows
+            self.garbage = [{"k": [i]} for i in range(int(case.amount * 1000))]
+        if self.is_on("loader", "loader_some"):
+            slow = Slow(case.amount, _EVERY if case.name == "loader_some" else 1)
+            self.batches = iter(
+                torch.utils.data.DataLoader(slow, batch_size=None, num_workers=1, prefetch_factor=1)
             )
-            self.batches = iter(loader)
+        if self.is_on("pageable"):
+            self.pageable = torch.zeros(int(case.amount * 2**20), dtype=torch.uint8)
         if self.is_on("busy_cores"):
-            self._run_on({BUSY_CORE})
+            self._run_on(set(BUSY_CORES[-int(case.amount) :]))
         if self.is_on("neighbour"):
             os.kill(self.neighbour, signal.SIGCONT)
 
@@ -163,15 +232,35 @@ class Planted:
             with suppress(ProcessLookupError):
                 os.sched_setaffinity(int(task.name), cores)
 
+    def now(self, every: int) -> bool:
+        """Whether this step is one of those with something more: the second of three traced."""
+        return self.step % every == 1 % every
+
     def share(self, count: int) -> int:
         """How much of something this rank has in this step."""
+        more = round(count * self.case.amount / 100)
         if self.is_on("long_batch"):
             return count + count // 2
-        if self.is_on("long_sequences"):
-            return count + count // 4
+        if self.is_on("long_sometimes"):
+            return count + (count // 2 if self.now(_EVERY) else 0)
+        if self.is_on("long_sequences", "uneven"):
+            return count + more
         if self.case.name == "uneven_in_turns":
-            return count + (count // 4) * (1 if (self.step + self.rank) % 2 else -1)
+            return count + more * (1 if (self.step + self.rank) % 2 else -1)
         return count
+
+    def evaluates(self) -> bool:
+        """Whether an evaluation follows this step."""
+        return self.is_on("evaluation") and self.now(_EVERY)
+
+    def route(self, _module: object, _inputs: object, found: torch.Tensor) -> torch.Tensor | None:
+        """Let a router prefer the experts of one rank."""
+        if self.case.name != "experts" or self.case.rank is None:
+            return None
+        each = found.shape[-1] // WORLD
+        more = torch.zeros(found.shape[-1], device=found.device, dtype=found.dtype)
+        more[self.case.rank * each : (self.case.rank + 1) * each] = self.case.amount
+        return found + more
 
     def begin(self) -> None:
         """What comes before the forward pass."""
@@ -184,7 +273,7 @@ class Planted:
                 pass
         if self.is_on("garbage"):
             gc.collect()
-        if self.is_on("loader"):
+        if self.is_on("loader", "loader_some"):
             next(self.batches)
         if self.is_on("more_work", "slow_kernels"):
             factor = self.matrix if self.case.name == "more_work" else self.single
@@ -197,6 +286,8 @@ class Planted:
         """What comes before each layer."""
         if self.is_on("sleep_layers"):
             time.sleep(self.case.amount / 1e3)
+        if self.is_on("synced") and self.device.type == "cuda":
+            torch.cuda.synchronize()
 
     def middle(self) -> None:
         """What comes between the forward and the backward pass."""
@@ -215,231 +306,38 @@ class Planted:
             for _ in range(int(self.case.amount)):
                 dist.all_reduce(self.small)
                 self.small.item()
-        if self.is_on("clipped"):
-            nn.utils.clip_grad_norm_(parameters, 1.0)
-        if self.case.name == "checkpoint" and self.step % int(self.case.amount) == 0:
+        if self.is_on("clipped", "norm_read"):
+            norm = nn.utils.clip_grad_norm_(parameters, 1.0)
+            if self.is_on("norm_read"):
+                (norm.full_tensor() if hasattr(norm, "full_tensor") else norm).item()
+        if self.case.name == "checkpoint" and self.now(int(self.case.amount)):
             if self.is_on("checkpoint"):
                 for parameter in parameters:
                     local(parameter.data).cpu()
             dist.barrier()
 
 
-def build(job: str, planted: Planted, case: Case) -> Step:
-    """The step of a job, with what a case changes in its model."""
-    import job_models as models
-
-    if job == "gpipe":
-        return _pipeline(models, planted, case)
-    makers = {
-        "gpt": _gpt, "tiny": _tiny, "tp": _tensor_parallel, "moe": _experts, "ulysses": _ulysses,
-        "resnet": _pictures, "bert": _bert, "llama": _llama,
-    }  # fmt: skip
-    run, loss = makers[job](models, planted, case)
-    parameters = [p for p in run.parameters() if p.requires_grad]
-    opt = models.optimizer(parameters)
-
-    def step() -> None:
-        planted.begin()
-        found = loss()
-        planted.middle()
-        found.backward()
-        planted.end(parameters)
-        opt.step()
-        opt.zero_grad()
-        if planted.is_on("clipped"):
-            found.item()
-
-    return step
-
-
-Made = tuple[nn.Module, Callable[[], torch.Tensor]]
-
-
-def replicas(models: Any, model: nn.Module, case: Case) -> nn.Module:
-    """A data-parallel model, with what a case changes in its buckets."""
-    if case.name == "small_buckets":
-        return models.data_parallel(model, bucket_cap_mb=case.amount)
-    if case.name == "one_bucket":
-        return models.data_parallel(model, bucket_cap_mb=100_000)
-    return models.data_parallel(model, find_unused_parameters=case.name == "unused")
-
-
-def _text(models: Any, planted: Planted, run: nn.Module, batch: int, length: int) -> Made:
-    def loss() -> torch.Tensor:
-        shape = (batch, planted.share(length if models.GPU else 16))
-        x = torch.randint(0, models.VOCABULARY, shape, device=models.DEVICE)
-        return models.loss_of(run(x), x)
-
-    return run, loss
-
-
-def _gpt(models: Any, planted: Planted, case: Case) -> Made:
-    width, heads = (1536, 12) if models.GPU else (64, 4)
-    blocks = [models.Block(width, heads) for _ in range(10)]
-    for block in blocks:
-        block.register_forward_pre_hook(planted.layer)
-    model = models.language_model(blocks, width)
-    return _text(models, planted, replicas(models, model, case), 6, 768)
-
-
-def _tiny(models: Any, planted: Planted, case: Case) -> Made:
-    width = 384 if models.GPU else 32
-    model = models.language_model([models.Block(width, 4) for _ in range(20)], width)
-    return _text(models, planted, replicas(models, model, case), 1, 96)
-
-
-def _tensor_parallel(models: Any, planted: Planted, case: Case) -> Made:
-    width, heads = (3072, 24) if models.GPU else (64, 4)
-    blocks = [models.Block(width, heads, WORLD, dist.group.WORLD) for _ in range(8)]
-    return _text(models, planted, models.language_model(blocks, width), 2, 1024)
-
-
-def _ulysses(models: Any, planted: Planted, case: Case) -> Made:
-    library = importlib.import_module("job_library_models")
-    width, heads, count, length = (1536, 12, 8, 6144) if models.GPU else (32, 4, 2, 8)
-    model = nn.Sequential(*(library.Ulysses(width, heads) for _ in range(count)))
-    run = replicas(models, model.to(models.DEVICE).to(models.TYPE), case)
-
-    def loss() -> torch.Tensor:
-        x = torch.randn(length, width, device=models.DEVICE, dtype=models.TYPE)
-        return run(x).float().square().mean()
-
-    return run, loss
-
-
-def _bert(models: Any, planted: Planted, case: Case) -> Made:
-    from transformers import BertConfig, BertForMaskedLM
-
-    width = 768 if models.GPU else 32
-    config = BertConfig(
-        hidden_size=width, intermediate_size=4 * width, num_hidden_layers=14 if models.GPU else 2,
-        num_attention_heads=12 if models.GPU else 4,
-    )  # fmt: skip
-    run = replicas(models, BertForMaskedLM(config).to(models.DEVICE), case)
-
-    def loss() -> torch.Tensor:
-        shape = (16 if models.GPU else 2, planted.share(256 if models.GPU else 16))
-        x = torch.randint(0, 30000, shape, device=models.DEVICE)
-        with torch.autocast(models.DEVICE.type, torch.bfloat16):
-            return run(input_ids=x, labels=x).loss
-
-    return run, loss
-
-
-def _llama(models: Any, planted: Planted, case: Case) -> Made:
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    width, heads, layers = (2560, 20, 8) if models.GPU else (64, 4, 2)
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=32000, hidden_size=width, intermediate_size=3 * width,
-            num_hidden_layers=layers, num_attention_heads=heads, use_cache=False,
-        )
-    )  # fmt: skip
-    mixed = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    for layer in model.model.layers:
-        layer.register_forward_pre_hook(planted.layer)
-        fully_shard(layer.to(models.DEVICE), mp_policy=mixed)
-    fully_shard(model.to(models.DEVICE), mp_policy=mixed)
-
-    def loss() -> torch.Tensor:
-        shape = (3, planted.share(1024 if models.GPU else 16))
-        x = torch.randint(0, 32000, shape, device=models.DEVICE)
-        return model(input_ids=x, labels=x).loss
-
-    return model, loss
-
-
-def _pictures(models: Any, planted: Planted, case: Case) -> Made:
-    from torchvision.models import resnet50
-
-    model = resnet50().to(models.DEVICE).to(memory_format=torch.channels_last)
-    run = replicas(models, model, case)
-
-    def loss() -> torch.Tensor:
-        count, size = planted.share(48 if models.GPU else 2), 224 if models.GPU else 32
-        x = torch.randn(count, 3, size, size, device=models.DEVICE)
-        y = torch.randint(0, 1000, (count,), device=models.DEVICE)
-        with torch.autocast(models.DEVICE.type, torch.bfloat16):
-            found = run(x.to(memory_format=torch.channels_last))
-        return nn.functional.cross_entropy(found.float(), y)
-
-    return run, loss
-
-
-def _experts(models: Any, planted: Planted, case: Case) -> Made:
-    """One expert a rank; the cause sends four of five tokens to the second."""
-    width = models.WIDTH
-    experts = [models.Experts(width) for _ in range(4)]
-    model = models.language_model(experts)
-    if case.name == "experts":
-        for expert in experts:
-            with torch.no_grad():
-                expert.norm.bias.fill_(0.1)
-                expert.router.weight[1].add_(0.7 / (0.1 * width))
-    ignored = {
-        f"{n}.{p}"
-        for n, _ in model.named_modules()
-        for p in ("up.weight", "up.bias", "down.weight", "down.bias")
-    }
-    parallel = nn.parallel.DistributedDataParallel
-    parallel._set_params_and_buffers_to_ignore_for_model(model, ignored)
-    return _text(models, planted, replicas(models, model, case), 6, 768)
-
-
-def _pipeline(models: Any, planted: Planted, case: Case) -> Step:
-    """Two stages, all forward passes first; the cause leaves two microbatches of eight."""
-    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
-
-    rank, width = planted.rank, 1536 if models.GPU else 64
-    parts: list[nn.Module] = [models.Block(width, 12 if models.GPU else 4) for _ in range(4)]
-    if rank == 0:
-        parts.insert(0, nn.Embedding(models.VOCABULARY, width))
-    if rank == WORLD - 1:
-        parts.append(nn.Linear(width, models.VOCABULARY, bias=False))
-    model = nn.Sequential(*parts).to(models.DEVICE).to(models.TYPE)
-    stage = PipelineStage(model, rank, WORLD, models.DEVICE)
-    plan = ScheduleGPipe(
-        stage, n_microbatches=2 if case.name == "bubble" else 8, loss_fn=models.loss_of
-    )
-    parameters = list(model.parameters())
-    opt = models.optimizer(parameters)
-
-    def step() -> None:
-        planted.begin()
-        x = torch.randint(
-            0, models.VOCABULARY, (16, 512 if models.GPU else 16), device=models.DEVICE
-        )
-        plan.step(*([x] if rank == 0 else []), **({"target": x} if rank == WORLD - 1 else {}))
-        planted.end(parameters)
-        opt.step()
-        opt.zero_grad()
-
-    return step
-
-
 class Running:
     """A job in one process, whose cause can be changed."""
 
-    def __init__(self, job: str, rank: int) -> None:
+    def __init__(self, job: str, rank: int, folder: Path) -> None:
         import job_models as models
 
-        self.on_gpu, self.job = models.GPU, job
+        self.on_gpu, self.job, self.rank, self.folder = models.GPU, job, rank, folder
         self.planted = Planted(rank, models.DEVICE)
         self.models: dict[Case, Step] = {}
 
     def switch(self, case: Case) -> Step:
         """The step of a case, warm."""
-        changes_model = case.name in ("small_buckets", "one_bucket", "unused", "bubble", "experts")
-        key = case if changes_model else NOTHING
+        key = case if case.name in OWN_MODEL else NOTHING
         if key not in self.models:
             torch.manual_seed(0)
             self.models[key] = build(self.job, self.planted, key)
-            for _ in range(5):
+            for _ in range(4):
                 self.models[key]()
-        self.planted.switch(case)
-        for _ in range(3):
+        if case != self.planted.case:
+            self.planted.switch(case)
+        for _ in range(WARM):
             self.models[key]()
         return self.models[key]
 
@@ -455,121 +353,292 @@ class Running:
         for _ in range(TIMED):
             step()
         self.synchronize()
-        return round((time.perf_counter() - begin) * 1e3 / TIMED, 3)
+        return (time.perf_counter() - begin) * 1e3 / TIMED
+
+    def traced(self, case: Case, style: str) -> None:
+        """A trace of a case."""
+        path = self.folder / f"{case.name}.{style}.rank{self.rank}.json"
+        record(self.switch(case), path, cpu=style == "full" or not self.on_gpu)
 
 
-def run_rank(job: str, given: list[Case], rank: int, folder: Path) -> None:
-    """One process of a start: the times of all cases, then their traces."""
+class FailedError(Exception):
+    """A process ended or did not answer."""
+
+
+class Team:
+    """The processes of one job in one environment; they do what they are asked to."""
+
+    def __init__(self, job: str, name: str, folder: Path, port: int, env: dict[str, str]) -> None:
+        self.name, self.log = name, folder / f"log.{name}.txt"
+        shared = {
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(WORLD),
+            # Without COLL, whose lines would slow the host.
+            "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,P2P,SHM,NET",
+            "NCCL_DEBUG_FILE": str(folder / f"nccl.{name}.%h.%p.log"), **env,
+        }  # fmt: skip
+        self.pids: list[int] = []
+        self.pipes: list[Any] = []
+        for rank in range(WORLD):
+            ours, theirs = Pipe()
+            own = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            self.pids.append(
+                child(lambda r=rank, pipe=theirs: _serve(job, r, folder, pipe), own, self.log)
+            )
+            self.pipes.append(ours)
+
+    def ask(self, what: str, *arguments: object) -> list[Any]:
+        """What each rank answers."""
+        give_up = time.monotonic() + _ANSWER
+        answers = []
+        try:
+            for pipe in self.pipes:
+                pipe.send((what, *arguments))
+            for pipe in self.pipes:
+                while not pipe.poll(0.2):
+                    if self._has_ended() or time.monotonic() > give_up:
+                        raise FailedError
+                answers.append(pipe.recv())
+        except (OSError, EOFError, FailedError):
+            raise FailedError(f"{self.name} {what} {arguments}") from None
+        return answers
+
+    def _has_ended(self) -> bool:
+        ended = [pid for pid in self.pids if os.waitpid(pid, os.WNOHANG)[0]]
+        self.pids = [pid for pid in self.pids if pid not in ended]
+        return bool(ended)
+
+    def timed(self, case: Case) -> float:
+        """Milliseconds a step: the mean of the ranks."""
+        return statistics.mean(self.ask("timed", case))
+
+    def kill(self) -> None:
+        """End all processes."""
+        for pid in self.pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        self.pids = []
+
+
+def _serve(job: str, rank: int, folder: Path, pipe: Any) -> None:
+    """One process of a team."""
+    os.sched_setaffinity(0, cores_of(rank))
     if torch.cuda.is_available():
         torch.cuda.set_device(rank)
         dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
     else:
         dist.init_process_group("gloo")
-    running = Running(job, rank)
-    for case in given:
-        running.switch(case)
-    times: dict[str, list[list[float]]] = {case.name: [] for case in given}
-    for _ in range(ROUNDS):
+    running = Running(job, rank, folder)
+    while True:
+        what, *arguments = pipe.recv()
+        pipe.send(getattr(running, what)(*arguments))
+
+
+class Measured(NamedTuple):
+    """What was measured of a case: its amount may be another than the one asked for."""
+
+    case: Case
+    usual: list[float]
+    steps: list[float]
+    styles: list[str]
+
+
+class Start:
+    """One start of a job: its processes, and what was measured so far."""
+
+    def __init__(self, job: str, given: Sequence[Case], folder: Path, port: int) -> None:
+        self.job, self.folder = job, folder
+        folder.mkdir(parents=True)
+        self.others = []
         for case in given:
-            usual = running.timed(NOTHING)
-            times[case.name].append([usual, running.timed(case)])
-    (folder / f"steps.rank{rank}.json").write_text(json.dumps(times))
-    for style in ("light", "full"):
-        for case in given[:: 1 if style == "light" else 2]:
-            step = running.switch(case)
-            path = folder / f"{case.name}.{style}.rank{rank}.json"
-            record(step, path, cpu=style == "full" or not running.on_gpu)
-    running.switch(NOTHING)
-    running.synchronize()
-    dist.barrier()
+            if case.name == "busy_cores":
+                log = folder / "log.busy.txt"
+                self.others += [child(lambda c=c: burn_cores({c}), {}, log) for c in BUSY_CORES]
+            if case.name == "neighbour":
+                log = folder / "log.neighbour.txt"
+                pid = child(lambda gpu=case.rank: burn_gpu(gpu), {}, log)
+                time.sleep(5)  # until it has its own context
+                os.kill(pid, signal.SIGSTOP)
+                os.environ["NEIGHBOUR"] = str(pid)
+                self.others.append(pid)
+        names = ["base", *(case.name for case in given if case.env)]
+        envs = [{}, *(case.env for case in given if case.env)]
+        self.teams = {
+            name: Team(job, name, folder, port + number, env)
+            for number, (name, env) in enumerate(zip(names, envs, strict=True))
+        }
+        self.measured = {case.name: Measured(case, [], [], []) for case in given}
+
+    def each(self, do: Callable[[Team, Measured], None], what: str) -> None:
+        """Do something for each case; a case whose processes failed is left out from then on."""
+        for name, measured in list(self.measured.items()):
+            team = self.teams.get(name, self.teams["base"])
+            try:
+                do(team, measured)
+            except FailedError as failed:
+                print(self.job, "FAILED while", what, failed, flush=True)
+                print(team.log.read_text(errors="replace")[-2500:], flush=True)
+                team.kill()
+                if team is self.teams["base"]:
+                    raise
+                del self.measured[name], self.teams[name]
+
+    def fit(self, team: Team, measured: Measured) -> None:
+        """Warm a case up, with an amount that costs 10 to 40 % of a step."""
+        case = measured.case
+        if case.name not in SCALED:
+            team.ask("timed", case)
+            return
+        usual = team.timed(NOTHING)
+        for _ in range(3):
+            cost = team.timed(case) / usual - 1
+            if 0.1 <= cost <= 0.4:
+                break
+            factor = min(2.5, max(0.4, 0.22 / max(cost, 0.01)))
+            amount = case.amount * factor
+            case = case._replace(amount=float(f"{amount:.2g}" if amount < 10 else round(amount)))
+        self.measured[case.name] = measured._replace(case=case)
+
+    def turn(self) -> None:
+        """Time each case once, between steps without a cause."""
+        usual = [self.teams["base"].timed(NOTHING)]
+
+        def once(team: Team, measured: Measured) -> None:
+            step = team.timed(measured.case)
+            usual.append(self.teams["base"].timed(NOTHING))
+            measured.steps.append(round(step, 3))
+            measured.usual.append(round(statistics.mean(usual[-2:]), 3))
+
+        self.each(once, "timing")
+
+    def trace(self, style: str, numbers: Callable[[str], int], end: float) -> None:
+        """Record each case, or every second."""
+
+        def once(team: Team, measured: Measured) -> None:
+            if time.monotonic() > end:
+                print(f"{self.job}-{measured.case.name}: no time, not {style}", flush=True)
+            elif style == "light" or numbers(measured.case.name) % 2 == 0:
+                team.ask("traced", measured.case, style)
+                measured.styles.append(style)
+
+        self.each(once, f"tracing, {style}")
+
+    def run(self, numbers: Callable[[str], int], give_up: float, end: float) -> str | None:
+        """Measure and trace; the case that ended it, if any.
+
+        numbers  of the cases in their set
+        give_up  when no more is timed
+        end      when nothing more is traced
+        """
+        try:
+            self.each(self.fit, "warming up")
+            for number in range(ROUNDS):
+                if number >= 3 and time.monotonic() > give_up:
+                    print(self.job, "timed", number, "times only", flush=True)
+                    break
+                self.turn()
+            self.trace("light", numbers, end)
+            self.trace("full", numbers, end)
+        except FailedError as failed:
+            return str(failed)
+        finally:
+            for team in self.teams.values():
+                team.kill()
+            for pid in self.others:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        return None
+
+    def keep(self, out: Path) -> list[str]:
+        """Write an archive and a line of truth for each case that has a trace; their names."""
+        kept = []
+        for name, (case, usual, steps, styles) in self.measured.items():
+            if not styles or not steps:
+                continue
+            row = {
+                "case": f"{self.job}-{name}", "start": 1, "job": self.job, "planted": name,
+                "codes": case.cause.codes, "ranks": case.cause.ranks, "env": case.env,
+                "amount": case.amount, "step_ms": steps, "usual_ms": usual,
+            }  # fmt: skip
+            team = name if case.env else "base"
+            with tarfile.open(out / f"{self.job}-{name}.1.tar", "w") as archive:
+                for path in sorted(self.folder.glob(f"{name}.*.json")):
+                    if path.name.split(".")[1] in styles:
+                        archive.add(path, path.name.removeprefix(f"{name}."))
+                for path in sorted(self.folder.glob(f"nccl.{team}.*")):
+                    archive.add(path, path.name.replace(f"{team}.", "", 1))
+            with (out / "truth.jsonl").open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            cost, error = median_and_error([s - u for s, u in zip(steps, usual, strict=True)])
+            step = statistics.median(usual)
+            print(
+                f"{row['case']}: {cost:+.2f} ms +- {error:.2f} of {step:.1f}"
+                f" ({100 * cost / step:+.1f} %), amount {case.amount:g}, {styles}", flush=True,
+            )  # fmt: skip
+            kept.append(name)
+        for path in self.folder.iterdir():
+            path.unlink()
+        self.folder.rmdir()
+        return kept
 
 
-def start(job: str, given: list[Case], env: dict[str, str], out: Path, port: int) -> bool:
-    """One start of a job with some cases; whether it ended well."""
-    folder = out / f"{job}.{port}"
-    folder.mkdir(parents=True)
-    log = folder / "log.txt"
-    shared = {
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(WORLD),
-        # Without COLL, whose lines would slow the host.
-        "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,P2P,SHM,NET",
-        "NCCL_DEBUG_FILE": str(folder / "nccl.%h.%p.log"),
-    }  # fmt: skip
-    others = []
-    for case in given:
-        if case.name == "busy_cores":
-            others += [child(lambda: burn_cores({BUSY_CORE}), {}, log) for _ in range(4)]
-        if case.name == "neighbour":
-            pid = child(lambda gpu=case.rank: burn_gpu(gpu), {}, log)
-            time.sleep(5)  # until it has its own context
-            os.kill(pid, signal.SIGSTOP)
-            shared["NEIGHBOUR"] = str(pid)
-            others.append(pid)
-    ranks = {}
-    for rank in range(WORLD):
-        own = {**shared, **env, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-        ranks[child(lambda rank=rank: run_rank(job, given, rank, folder), own, log)] = rank
-    ended = wait(ranks, others, _SECONDS)
-    ok = len(ended) == WORLD and not any(ended.values())
-    if not ok:
-        print(job, "FAILED", log.read_text(errors="replace")[-3000:], flush=True)
-    _keep(job, given, env, folder, out)
-    return ok
-
-
-def _keep(job: str, given: list[Case], env: dict[str, str], folder: Path, out: Path) -> None:
-    """Write what a start left behind: an archive and a line of truth for each case."""
-    times = folder / "steps.rank0.json"
-    known = json.loads(times.read_text()) if times.exists() else {}
-    for case in given:
-        traces = sorted(folder.glob(f"{case.name}.*.json"))
-        if not traces or case.name not in known:
-            continue
-        usual, steps = zip(*known[case.name], strict=True)
-        row = {
-            "case": f"{job}-{case.name}", "start": 1, "job": job, "planted": case.name,
-            "codes": case.cause.codes, "ranks": case.cause.ranks, "env": env,
-            "amount": case.amount, "step_ms": steps,
-        }  # fmt: skip
-        if not env:
-            row["usual_ms"] = usual
-        with tarfile.open(out / f"{job}-{case.name}.1.tar", "w") as archive:
-            for path in traces:
-                archive.add(path, path.name.removeprefix(f"{case.name}."))
-            for path in sorted(folder.glob("nccl.*")):
-                archive.add(path, path.name)
-        with (out / "truth.jsonl").open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        print(row["case"], list(zip(usual, steps, strict=True)), flush=True)
-    for path in folder.iterdir():
-        path.unlink()
-    folder.rmdir()
+def median_and_error(values: list[float]) -> tuple[float, float]:
+    """The median, and its standard error from the median distance to it."""
+    middle = statistics.median(values)
+    spread = statistics.median(abs(v - middle) for v in values)
+    return middle, 1.2533 * 1.4826 * spread / math.sqrt(len(values))
 
 
 def main() -> None:
     """Record what was asked for."""
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", default=",".join(CASES), help="jobs, with commas between")
-    parser.add_argument("--seconds", type=float, default=470, help="no start begins after that")
+    parser.add_argument("--set", choices=SETS, default="first")
+    parser.add_argument("--only", default="", help="jobs, with commas between")
+    parser.add_argument("--seconds", type=float, default=420, help="to end about then")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
+    os.sched_setaffinity(0, _REST)
     began = time.monotonic()
     with suppress(ImportError):  # once for all processes; jobs that need them fail without
         importlib.import_module("torchvision.models")
-        importlib.import_module("transformers.models.bert.modeling_bert")
-        importlib.import_module("transformers.models.llama.modeling_llama")
+        for model in ("bert", "llama", "mistral", "t5"):
+            importlib.import_module(f"transformers.models.{model}.modeling_{model}")
+    jobs = {
+        job: cases(text)
+        for job, text in SETS[given.set].items()
+        if not given.only or job in given.only.split(",")
+    }
+    order = [f"{job}-{case.name}" for job, every in jobs.items() for case in every]
+    left = len(order)
     port = 29500
-    for job in given.only.split(","):
-        inside, outside = cases(CASES[job])
-        for names, env in ((inside, {}), *(([c], ENV[c.name]) for c in outside)):
-            port += 1
-            if time.monotonic() - began > given.seconds:
-                print("NOT RECORDED", job, [c.name for c in names], flush=True)
-                continue
-            begin = time.monotonic()
-            start(job, names, env, given.out, port)
-            print(f"{job}: {len(names)} cases, {time.monotonic() - begin:.1f} s", flush=True)
+    for job, every in jobs.items():
+        begin = time.monotonic()
+        share = (given.seconds - (begin - began)) * len(every) / left
+        left -= len(every)
+        todo = list(every)
+        for attempt in range(2):
+            if not todo or time.monotonic() - began > given.seconds - 20 * (attempt + 1):
+                break
+            port += 20
+            start = Start(job, todo, given.out / f"{job}.{port}", port)
+            # A third of a job's time is for its traces; a quarter more may be taken from the rest.
+            failed = start.run(
+                lambda name, job=job: order.index(f"{job}-{name}"),
+                begin + 0.62 * share,
+                min(begin + 1.25 * share, began + given.seconds),
+            )
+            kept = start.keep(given.out)
+            if failed is None:
+                todo = []
+                break
+            # Once more with what is left, without the cause that failed.
+            todo = [
+                c for c in todo
+                if c.name not in kept and (c.name == "none" or f"name='{c.name}'" not in failed)
+            ]  # fmt: skip
+        for case in todo:
+            print("NOT RECORDED", f"{job}-{case.name}", flush=True)
+        print(f"{job}: {len(every)} cases, {time.monotonic() - begin:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def hang(
 ) -> None:
     """Find the rank that holds up a hung job.
 
-    Exit code 0: a verdict, 4: none.
+    Exit code 0: a verdict, 4: none, 3: nothing readable.
     """
     from collscope.hang.judge import judge
     from collscope.hang.service import ask_twice

@@ -46,7 +46,7 @@ NewSystem = Annotated[
     typer.Option(
         "--system",
         autocompletion=complete_system,
-        help=f"Machine whose ceilings are the new times: {SYSTEM}.",
+        help=f"Machine whose reachable speeds give the new times: {SYSTEM}.",
     ),
 ]
 StepMs = Annotated[

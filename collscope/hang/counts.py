@@ -57,11 +57,17 @@ def by_counts(evidence: Evidence) -> Verdict:
         Who(rank, of.host, of.pid, of.gpu) if (of := known.get(rank)) else Who(rank)
         for rank in guilty
     )
-    shown = ", ".join(map(str, guilty[:8]))
+    behind_words = ", ".join(map(str, guilty[:8])) + f" and {len(guilty) - 8} more" * (
+        len(guilty) > 8
+    )
+    several = "s" * (len(guilty) > 1)
     waiting = tuple(sorted(members - set(guilty)))
     return Verdict(
         decided=True, who=who, what=("host_never_called",), group=counts.group, seq=seq, op=op,
         since=None, waiting=Waiting(len(waiting), (counts.group,), waiting),
         certainty="likely", candidates=(),
-        reasons=(f"Behind in launched calls, and ahead in no group: rank {shown}.",),
+        reasons=(
+            f"Rank{several} {behind_words} launched fewer calls than other ranks, and in no group"
+            " more.",
+        ),
     )  # fmt: skip

@@ -108,7 +108,7 @@ def _of_kind(evidence: Evidence) -> Verdict:
         # What hosts called does not show what GPUs ended.
         return replace(verdict, last_completed=None) if evidence.hosts_alone else verdict
     lost = f" Damaged and not used: {_ranks(evidence.damaged)}." if evidence.damaged else ""
-    return nobody(f"No calls are known.{lost}")
+    return nobody(f"The files show no calls of any rank.{lost}")
 
 
 def _unless_stopped(
@@ -322,7 +322,7 @@ def _undecided_among(evidence: Evidence, open_calls: dict[int, Call], found: _Fi
         )
         return _undecided(evidence, open_calls, behind, reason)
     else:
-        reason = "All members with known calls made the same calls."
+        reason = "All ranks whose calls are known made the same calls."
     groups = dict(evidence.groups)
     members = {rank for call in open_calls.values() for rank in groups.get(call.group, ())}
     candidates = members | {rank.rank for rank in evidence.ranks} | set(open_calls)
@@ -476,8 +476,10 @@ def _judged_by_pattern(
     if len(leaving) != 1 or None in patterns.values():
         return None
     ((rank, left),) = leaving.items()
+    others = _ranks(involved - {rank})
     reason = (
-        f"Rank {rank} leaves the pattern of calls that it repeated; the other ranks keep theirs."
+        f"Until this call, rank {rank} repeated one sequence of calls."
+        f" {others.capitalize()} still {'do' if len(involved) > 2 else 'does'}."
     )
     differ = _values(known, left.call) if "different_call" in left.what else ()
     return _decided(known, open_calls, [rank], left.what, left.call, ("likely", (reason, *differ)))
@@ -512,7 +514,7 @@ def _judged_by_majority(
             calls[minority[0]],
             ("certain", (reason, *values)),
         )
-    reason = f"The members of group {group} differ in call {call.seq}, and there is no majority."
+    reason = f"The members of the group differ in call {call.seq}, and there is no majority."
     return _undecided(
         evidence, open_calls, sorted(marks), " ".join((reason, *_values(known, call)))
     )
@@ -527,8 +529,10 @@ def _values(known: Mapping[int, RankEvidence], call: Call) -> tuple[str, ...]:
                 made[_value(own)].append(rank)
     if len(made) < 2:
         return ()
-    shown = "; ".join(f"{_ranks(ranks)}: {value}" for value, ranks in list(made.items())[:_VALUES])
-    return (f"Call {call.seq} of the group: {shown}.",)
+    shown = "; ".join(
+        f"{_ranks(ranks)} called {value}" for value, ranks in list(made.items())[:_VALUES]
+    )
+    return (f"As call {call.seq} of the group, {shown}.",)
 
 
 def _value(call: Call) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
@@ -105,7 +105,7 @@ def _line(found: Ingested) -> str:
         return f"{found.path}: already in this run (same bytes), unchanged"
     if found.status == "unusable":
         return f"{found.path}: skipped: {found.reason}"
-    counts = ", ".join(_counted(n, what) for what, n in found.counts if n)
+    counts = _held(dict(found.counts))
     reread = " (read again; replaces its earlier rows)" * (found.status == "replaced")
     labels = _label_words(found.labels)
     return f"{found.path}: {found.dialect}: {counts or 'nothing counted'}{labels}{reread}"
@@ -128,7 +128,7 @@ def _together(added: list[Ingested]) -> Iterator[str]:
     for r in added:
         counts[r.dialect].update(dict(r.counts))
     for dialect, number in files.items():
-        held = ", ".join(_counted(n, what) for what, n in counts[dialect].items() if n)
+        held = _held(counts[dialect])
         labels = _label_words(
             dict.fromkeys(name for r in added if r.dialect == dialect for name in r.labels)
         )
@@ -143,6 +143,19 @@ def _by_message(found: list[_Found]) -> list[list[_Found]]:
     for path, diagnostic in found:
         same[diagnostic.message].append((path, diagnostic))
     return list(same.values()) if len(same) <= _MOST_MESSAGES else [found]
+
+
+def _held(counts: Mapping[str, int]) -> str:
+    """What inputs held.
+
+    >>> _held({"ranks": 0, "kernels and copies": 996, "collective kernels": 72})
+    '996 kernels and copies, 72 of them collectives'
+    """
+    return ", ".join(
+        f"{n:,} of them collectives" if what == "collective kernels" else _counted(n, what)
+        for what, n in counts.items()
+        if n
+    )
 
 
 def _counted(number: int, what: str) -> str:

@@ -617,7 +617,8 @@ def _summed(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
 
 
 def _name(comm: Communicator) -> str:
-    return f"{count(comm.nranks, 'rank')}, matched by {comm.matched_by}"
+    how = "inferred" if comm.matched_by == "inferred" else f"matched by {comm.matched_by}"
+    return f"{count(comm.nranks, 'rank')}, {how}"
 
 
 def _group_leaders(columns: Mapping[str, Ints], launch: Ints) -> Ints:

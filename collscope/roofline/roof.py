@@ -322,8 +322,8 @@ class Roofs:
             )
         if roof.regime == "latency":
             return start + (
-                "Its latency at this size is an estimate: other algorithms or releases, graphs, or"
-                " overlapping calls can be faster."
+                "Its time for so small a message is an estimate: another algorithm or release, "
+                "CUDA graphs or overlapping calls can be faster."
             )
         shaped = self._shape(work)
         busbw = bus_bandwidth(

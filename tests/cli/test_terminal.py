@@ -62,7 +62,7 @@ def test_a_table_that_is_too_wide_goes_on_below(db: Path) -> None:
         assert any(line.split()[1] == "AllReduce" for line in section[head + 2 : head + 8])
     words = " ".join(" ".join(section[head - 1 : head + 1]) for head in heads).split()
     whole = collscope("report", "--db", db).out.splitlines()
-    titles = next(line for line in whole if line.startswith("class  op ") and "place" in line)
+    titles = next(line for line in whole if line.startswith("class  op ") and "% bytes" in line)
     assert set(titles.split()) <= set(words)
 
 

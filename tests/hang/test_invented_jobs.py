@@ -67,13 +67,13 @@ def test_a_rank_stops_in_the_communicator_of_its_host(tmp_path: Path) -> None:
     # The first call that it owes, though it owes the world's call 6, too.
     assert (found.group, found.seq) == ("2 [4, 5, 6, 7]", 6)
     assert found.waiting.which == (0, 1, 2, 3, 4, 6, 7)
-    assert "Waiting: ranks 0 to 4, 6, 7 (7 ranks), in calls of groups " in text
+    assert "Waiting: ranks 0 to 4, 6, 7 (7 ranks), in calls of group " in text
     # It is the code of a rank that waits: rank 5 made no call.
     assert found.frames_rank in (4, 6, 7)
     assert found.frames == (f"step_of_rank_{found.frames_rank} train.py:7",)
     assert f"Code: rank {found.frames_rank}, which waits, made the call in step_of_rank_" in text
     assert (
-        "Last completed call: AllReduce 5 of group 0 [0, 1, 2, 3, 4, 5, 6, 7] on rank 5. Each group"
+        "Last completed call: AllReduce, call 5 of group 0 (ranks 0 to 7) on rank 5. Each group"
         " counts its own calls."
     ) in text
 
@@ -85,7 +85,7 @@ def test_the_code_of_the_named_rank(tmp_path: Path) -> None:
     found, text = judged(tmp_path)
     assert named(found) == ([2], ("gpu_not_finished",))
     assert (found.frames_rank, found.waiting.which) == (2, ())
-    assert "Code: rank 2 made the call in step_of_rank_2 train.py:7 (innermost first)." in text
+    assert "Code: rank 2 made the call in step_of_rank_2 train.py:7." in text
 
 
 def test_an_expert_that_died_before_the_all_to_all(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_an_expert_that_died_before_the_all_to_all(tmp_path: Path) -> None:
     )
     found, text = judged(tmp_path)
     assert named(found) == ([2], ("dead",))
-    assert "Waiting: ranks 0, 1, 3 (3 ranks), in calls of group ep [0, 1, 2, 3]." in text
+    assert "Waiting: ranks 0, 1, 3, in calls of group ep (ranks 0 to 3)." in text
 
 
 STAGES: Groups = {"0": (0, 1, 2, 3)}
@@ -254,11 +254,11 @@ def test_a_data_loader_that_ran_out_of_memory_in_a_healthy_job(tmp_path: Path) -
     [
         (
             {1: 999},
-            "ranks 0, 2, 3: AllReduce, 8 elements, Float32; rank 1: AllReduce, 999 elements",
+            "ranks 0, 2, 3 called AllReduce, 8 elements, Float32; rank 1 called AllReduce, 999",
         ),
         (
             {1: 999, 2: 999},
-            "ranks 0, 3: AllReduce, 8 elements, Float32; ranks 1, 2: AllReduce, 999",
+            "ranks 0, 3 called AllReduce, 8 elements, Float32; ranks 1, 2 called AllReduce, 999",
         ),
     ],
 )
@@ -270,7 +270,7 @@ def test_sizes_that_differ_are_printed(
         write_dump(tmp_path, rank, STAGES, steps, 1)
     found, text = judged(tmp_path)
     assert named(found)[0] == ([1] if len(made) == 1 else [])
-    assert f"Call 2 of the group: {values}" in text
+    assert f"As call 2 of the group, {values}" in text
 
 
 def test_logs_without_init_or_without_calls_say_what_to_set(tmp_path: Path) -> None:
@@ -290,11 +290,12 @@ def test_logs_without_init_or_without_calls_say_what_to_set(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("waiting", "line"),
     [
-        (Waiting(1, ("1 [0, 1]",), (0,)), "rank 0, in a call of group 1 [0, 1]."),
-        (Waiting(2, ("0", "1"), (0, 3)), "ranks 0, 3 (2 ranks), in calls of groups 0, 1."),
+        (Waiting(1, ("1 [0, 1]",), (0,)), "rank 0, in a call of group 1 (ranks 0, 1)."),
+        (Waiting(2, ("0", "1"), (0, 3)), "ranks 0, 3, in calls of group 0, group 1."),
         (Waiting(1, ("process group 7",), (2,)), "rank 2, in a call of process group 7."),
         (Waiting(1200, ("0",)), "1,200 ranks, in calls of group 0."),
-        (Waiting(2, (), (0, 1)), "ranks 0, 1 (2 ranks)."),
+        (Waiting(2, (), (0, 1)), "ranks 0, 1."),
+        (Waiting(5, (), (0, 1, 4, 6, 9)), "ranks 0, 1, 4, 6, 9 (5 ranks)."),
     ],
 )
 def test_the_line_of_ranks_that_wait_names_them(waiting: Waiting, line: str) -> None:
@@ -305,3 +306,22 @@ def test_the_line_of_ranks_that_wait_names_them(waiting: Waiting, line: str) -> 
     assert f"\nWaiting: {line}\n" in render_hang(found, "text")
     undecided = replace(found, decided=False, who=(), what=(), certainty=None)
     assert f"\nPossibly waiting: {line}\n" in render_hang(undecided, "text")
+
+
+def test_the_code_line_has_the_job_s_own_frames() -> None:
+    torch = "/venv/lib/python3.12/site-packages/torch/distributed"
+    found = Verdict(
+        decided=True, who=(Who(2),), what=("different_call",), group="1 [0, … 63]", seq=4,
+        op="AllReduce", since=None, waiting=Waiting(0, ()), certainty="likely", candidates=(),
+        reasons=("It differs.",), frames_rank=2,
+        frames=(f"all_reduce {torch}/c10d.py:3068", f"wrapper {torch}/log.py:83",
+                "forward /job/model.py:30", "<module> /job/train.py:9"),
+    )  # fmt: skip
+    text = render_hang(found, "text")
+    assert (
+        "Code: rank 2 made the call in forward /job/model.py:30, called from"
+        " <module> /job/train.py:9.\n"
+    ) in text
+    assert "AllReduce, call 4 of group 1 (ranks 0, … 63).\n" in text
+    alone = render_hang(replace(found, frames=found.frames[:1]), "text")
+    assert f"made the call in all_reduce {torch}/c10d.py:3068.\n" in alone

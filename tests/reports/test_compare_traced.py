@@ -298,7 +298,10 @@ def test_hosts_of_another_start_are_in_the_step_s_interval() -> None:
     assert step.low == pytest.approx(1.05 * 0.7, abs=0.02)
     assert step.high == pytest.approx(1.05 / 0.7, abs=0.03)
     told = words_of(render_check(found, "github"))
-    assert "The hosts bound the step. Their speed varies from run to run by about 30 %25" in told
+    assert (
+        "The step depends on the speed of the hosts, which varies from run to run by about 30 %25"
+        in told
+    )
     assert "collscope predict --db a.db --run base --with slow --step-ms N" in told
     document = json.loads(render_check(found, "json"))
     jsonschema.validate(document, schema("check"))
@@ -347,11 +350,11 @@ def test_a_step_that_is_surely_not_slower_passes_however_wide_its_range() -> Non
 def test_compare_tells_the_steps_without_the_profiler() -> None:
     base, other = bound_by_hosts("a b"), steady("other")
     told = words_of(render_compare(compare_traced([base, other]), "text"))
-    assert "With run-to-run variation, a step of 'a b' may take " in told
+    assert "Estimated without the profiler: a step of 'a b' may take " in told
     assert "collscope predict --db a.db --run 'a b' --with other --step-ms N" in told
     assert "Totals ------ Transfer times only, without waiting" in told
     alone = words_of(render_compare(compare_traced([other, steady("b")]), "text"))
-    assert "Steps without the profiler are estimated, not measured" in alone
+    assert "Estimated without the profiler: a step of " in alone
     assert "--step-ms" not in alone
 
 
@@ -443,9 +446,32 @@ def test_one_range_of_the_step_everywhere(db: Path) -> None:
     assert [1000 * us for us in steps] == pytest.approx(told_ns)
     texts = [words_of(collscope(*words, *pair, "--db", db).out) for words in (
         ("compare",), ("compare", "--explain"), ("check",))]  # fmt: skip
-    told = {t[t.index("Steps without the profiler are") :].split("as a step of 'default'.")[0]
+    told = {t[t.index("Estimated without the profiler") :].split("as long as 'default'")[0]
             for t in texts}  # fmt: skip
     assert len(told) == 1
+
+
+def test_a_call_s_transfer_is_one_number_everywhere(db: Path) -> None:
+    """compare, compare --explain and check have the same transfers of both runs."""
+    pair = ("default", "ringll")
+    compared, explained, checked = (
+        json.loads(collscope(*words, *pair, "--db", db, "--format", "json").out)["classes"]
+        for words in (("compare",), ("compare", "--explain"), ("check",))
+    )
+    assert len(checked) == 6
+    wanted = {
+        (row["key"]["op"], row["key"]["size_bytes"]): (row["baseline_ns"], row["current_ns"])
+        for row in checked
+    }
+    assert {
+        (row["key"]["op"], row["key"]["size_bytes"]): tuple(c["time_ns"] for c in row["cells"])
+        for row in compared
+    } == wanted
+    assert {
+        (key["op"], key["size_bytes"]): (row["old_ns"], row["new_ns"])
+        for row in explained
+        for key in (row["collective_class"],)
+    } == wanted
 
 
 def test_the_gate_of_recorded_settings(db: Path) -> None:

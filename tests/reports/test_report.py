@@ -441,7 +441,7 @@ def test_a_late_rank_is_a_warning_when_the_others_lose_time(
 @pytest.mark.parametrize(
     ("last", "caused_ms", "told"),
     [
-        ((10, 9, 1, 0), 5, "No single rank: ranks 0 and 1 have 95 % of all lateness."),
+        ((10, 9, 1, 0), 5, "No single rank stands out: ranks 0 and 1 have 95 % of all lateness."),
         ((10, 9, 8, 3), 5, "the rank that arrives last changes from call to call"),
         (
             (2, 51, 1, 1),

@@ -51,7 +51,10 @@ def test_waiting_has_one_percentage(job: tuple[Store, str]) -> None:
     wait, unknown, kernels = _one(store, f"SELECT {columns} FROM rank_times")
     low, high = (f"{100 * ns / kernels:.1f}" for ns in (wait, wait + unknown))
     share = f"{low} %" if low == high else f"{low} to {high} %"
-    assert f"Waiting for the last rank takes {share} of the kernel time" in text
+    least = f"at least {low} %" if low != high else share
+    assert f"Waiting for the last rank takes {least} of the kernel time" in text
+    more = [f"{100 * unknown / kernels:.1f}"] if low != high else []
+    assert re.findall(r"Another ([\d.]+) % may be waiting or transfer", text) == more
     assert _numbers(r" wait +[\d.]+ ([\d.]+) kernel time before", text) == [float(low)]
     found = [f.title for f in store.report().findings if f.code == "waiting_dominates"]
     assert found in ([], [f"waiting takes {share} of the time in collective kernels"])
@@ -72,8 +75,10 @@ def test_the_gain_of_a_step_is_the_sum_of_the_savings_over_the_step(job: tuple[S
     saved = sum(row.step_saving_ns or 0.0 for row in report.judgement.classes)
     assert uplift.saved == pytest.approx(saved / mean_ns, rel=0.02)
     stated = _numbers(r"would be ([\d.]+) % shorter \(", text)
-    assert len(stated) == 2
-    assert stated[0] == stated[1] == pytest.approx(100 * saved / mean_ns, rel=0.06)
+    # the first lines, the section, and the finding on slow collectives where there is one
+    assert len(stated) == 2 + any(f.code == "slow_collectives" for f in report.findings)
+    assert len(set(stated)) == 1
+    assert stated[0] == pytest.approx(100 * saved / mean_ns, rel=0.06)
 
 
 def test_each_call_is_counted_alike(job: tuple[Store, str]) -> None:
@@ -103,5 +108,5 @@ def test_a_message_is_whole_without_a_terminal(job: tuple[Store, str]) -> None:
 def test_verdict_and_tables_judge_by_one_system(job: tuple[Store, str]) -> None:
     store, text = job
     assert store.report().judgement.roof == "h200 reachable"  # the traced GPUs are H200
-    assert "Reachable speeds: those of system h200, which the traced GPUs are of" in text
+    assert "Reachable speeds: those of system h200 (the model of the traced GPUs" in text
     assert "ingest the job's logs too" not in text

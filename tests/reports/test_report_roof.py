@@ -83,6 +83,38 @@ def _parts(found: Breakdown | None) -> dict[str, float | None]:
     return {name: None if ns is None else ns / 1e9 for name, ns in times.items()}
 
 
+def test_a_report_without_times_of_classes_shows_no_shares_and_no_parts() -> None:
+    store, _, _ = _job(calls=2)
+    _profile(store, collective_ns=500_000_000, other_ns=500_000_000)
+    report = store.report(system="mi300x")
+    text = " ".join(render(report, "text").split())
+    # JSON counts the reachable time of the class, which is all of the time
+    assert report.judgement.classes[0].time_share == 1.0
+    assert "% time" not in text
+    assert "How the collective time (0.5 s, summed over all GPUs) splits into waiting" in text
+    assert "no transfer was timed" in text
+    assert "unjudged" not in text
+
+
+def test_why_a_class_has_no_reachable_speed_is_stated_once() -> None:
+    store, log, comm = _job(calls=2)
+    calls = store.calls(comm, store.collective(nranks=8, size_bytes=None), 1, ranks_seen=8)
+    for _ in range(8):
+        store.kernel(calls[0], log, transfer_ns=50_000, wait_ns=0)
+    text = " ".join(render(store.report(system="mi300x"), "text").split())
+    assert text.count("size or ranks not known") == 1
+
+
+@pytest.mark.parametrize(("kernels", "warned"), [(32, False), (33, True)])
+def test_a_profile_of_more_than_the_logged_calls(kernels: int, warned: bool) -> None:
+    # 2 calls on 8 ranks have 16 kernels, and twice as many may come from calls of several kernels.
+    store, _, _ = _job(calls=2)
+    source = store.source("p.rpd", kind="profile", dialect="rpd")
+    store.total(source, "ncclDevKernel_Generic", "rccl", 500, calls=kernels)
+    text = " ".join(render(store.report(), "text").split())
+    assert (f"The profile has {kernels} kernels of collectives, far more" in text) is warned
+
+
 def test_the_guide_from_its_files(samples: Path, tmp_path: Path) -> None:
     db = tmp_path / "t.db"
     replay = tmp_path / "replay.csv"
@@ -134,11 +166,9 @@ def test_the_guide_from_its_files(samples: Path, tmp_path: Path) -> None:
     assert "87.0" in text
     # 3.9 % faster (1.9 to 4.9 %): 3.9 / 103.9, 1.9 / 101.9, 4.9 / 104.9
     assert "3.8 % shorter (1.9 to 4.7 %)" in text
-    # 512 MiB x 1.75 in 2993 and 2724 us
-    assert "Range of reachable, GB/s: class 1: 313.9 to 345" in text
-    assert "1 collective kernel takes 18.8 % of GPU time; 16.5 to 18.0 points of it" in text
-    # kernels of every class stand in the log: no class takes the time of its ceiling
-    assert "counts with its reachable time" not in " ".join(text.split())
+    # 512 MiB x 1.75 in 2993 and 2724 us are 313.9 and 345 GB/s, of 334.5
+    assert "of these speeds they reach 94 to 103 % (class 1)" in text
+    assert "18.8 % of GPU time; 16.5 to 18.0 percentage points of this are waiting" in text
     assert [row["code"] for row in document["findings"]].count("skew_dominated") == 1
     # A fit of 512 MiB says nothing of 16 MiB, and MSCCL's kernels serve no more.
     fitted = json.loads(collscope(*asked[:-1], "fit", "--format", "json").out)
@@ -501,7 +531,7 @@ def test_waiting_is_no_gain_of_free_collectives(unknown: int) -> None:
     assert uplift.ceiling == pytest.approx(1 / (1 - free) - 1)
     assert ("may be waiting or transfer" in str(uplift.assumptions)) == bool(unknown)
     text = " ".join(render(report, "text").split())
-    assert "Without any transfer, and with compute as fast as now, it would be at most" in text
+    assert "Without any transfer, and with waiting and compute as now, it would be at most" in text
     (fraction,) = fractions_of(store.connection, "main", ())
     assert fraction.waiting == pytest.approx(waits["wait_ns"] / 500)
 
@@ -796,7 +826,7 @@ def test_the_roof_of_all_rows_stands_below_the_table() -> None:
     said = render(store.report(system="mi300x"), "text")
     assert "ReduceScatter x8" in said
     assert "~" not in said.partition("Efficiency and gain")[2].partition("Message sizes")[0]
-    assert said.count("Reachable speeds: those of system mi300x, as given by --system.") == 1
+    assert said.count("Reachable speeds: those of system mi300x (given by --system).") == 1
 
 
 def test_unknown_systems_and_nothing_to_fit_are_errors() -> None:

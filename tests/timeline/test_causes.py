@@ -8,11 +8,14 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from command import collscope
 from inputs import ROOT, SHARED
-from trace_builder import US, Job
+from msgspec.structs import replace
+from trace_builder import COMPUTE, US, Job, Row
 
+from collscope.model.trace import Call, HostCalls, Kind, TraceFile
 from collscope.timeline.analyse import analyse
 from collscope.timeline.graph import Graph
 from collscope.timeline.play import Played, Substitutions, play
@@ -107,6 +110,85 @@ def test_kernels_that_all_last_longer_are_more_work() -> None:
     assert (cause.cause, cause.ranks) == ("slow_gpu", (1,)) or cause.cause == "uneven_work"
     planted = 0.5 * sum(150 + 5 * (layer % 4) for layer in range(LAYERS)) / 1000
     assert cause.cost.low <= planted <= cause.cost.high
+
+
+def _blocking_traces(kernels: int = 40) -> list[TraceFile]:
+    """Each launch returns 4 us after its kernel of 100 us; then 20 us of the host's own work."""
+    job, ends = Job(2), [[0], [0]]
+    for _ in range(STEPS):
+        for rank in range(2):
+            for _ in range(kernels):
+                launch = ends[rank][-1] + 20 * US
+                end = launch + 106 * US
+                job.rows[rank].append(Row(Kind.KERNEL, 0, COMPUTE, end - 100 * US, end, launch))
+                ends[rank].append(end + 4 * US)
+            job.compute_free[rank], job.host[rank] = end, end - 2 * US
+        job.collective((0, 1), 100 * US)
+        for rank in range(2):
+            ends[rank].append(job.rows[rank][-1].end + 4 * US)
+    found = []
+    for trace, after in zip(job.traces(), ends, strict=True):
+        rows, unknown = len(trace.columns.launch_ns), np.full(len(after) - 1, -1)
+        calls = HostCalls(
+            np.full(rows, Call.LAUNCH, dtype=np.int8), np.zeros(rows, dtype=np.int32),
+            trace.columns.launch_ns, np.array(after[1:]) + job.base,
+            unknown.astype(np.int32), unknown.astype(np.int32), np.arange(rows, dtype=np.int32),
+        )  # fmt: skip
+        found.append(replace(trace, calls=calls))
+    return found
+
+
+def test_what_a_host_waits_in_a_launch_is_no_cost_of_the_profiler() -> None:
+    found, _ = diagnose(analyse(_blocking_traces()), Facts(), steps=STEPS)
+    (cause,) = found.causes
+    assert (cause.cause, cause.ranks, cause.certain) == ("blocking_sync", (), True)
+    # With 0.6 to 1.0 of the host's own 20 us a launch takes 122 to 130 us, and 102 if it returns.
+    assert cause.cost.low <= 40 * 0.020
+    assert cause.cost.high >= 40 * 0.028
+
+
+def _host_bound(pause_ns: int) -> Job:
+    """60 launches of 200 us on two ranks, whose kernels are short; rank 1 pauses in each step."""
+    job = Job(2, host_work=200 * US)
+    for _ in range(STEPS):
+        for rank in range(2):
+            job.host[rank] += pause_ns * rank
+            for _ in range(59):
+                job.compute(rank, 50 * US)
+        job.collective((0, 1), 50 * US)
+    return job
+
+
+def test_a_pause_costs_no_more_than_hosts_lose() -> None:
+    (cause,) = _diagnosis(_host_bound(3 * MS)).causes
+    assert (cause.cause, cause.ranks) == ("late_host", (1,))
+    # With 0.4 of the host's time 1.8 ms: 2 of the 3 ms, which are ten usual intervals, are 0.8. In
+    # a start with slower hosts 3.9. Of two starts the hosts differ by 23 % of 4.8 ms, and the
+    # steps by 3.6 % of 12 ms: 2.85 + sqrt(1.05^2 + 1.1^2 + 0.43^2).
+    assert cause.cost.low <= 3 <= cause.cost.high <= 4.5
+    assert cause.cost.value == pytest.approx(2.85, abs=0.02)  # the middle, where most are 3.0
+
+
+def test_a_pause_is_shorter_where_no_profiler_costs_what_a_given_step_asks_for() -> None:
+    # Of 24 ms recorded 13 are left. A profiler leaves 0.4 of the hosts' 12 ms at least, which are
+    # 4.8, so the pause takes 8.2 of them at most.
+    (cause,) = _diagnosis(_host_bound(12 * MS), step_ns=13.0 * MS).causes
+    assert (cause.cause, cause.ranks) == ("late_host", (1,))
+    assert cause.cost.low <= 8.2 <= cause.cost.high
+
+
+def test_a_gpu_bounds_a_given_step_if_hosts_would_be_faster_with_the_profiler() -> None:
+    """Kernels of 150 and 225 us, launched every 220 us; a step 5 % longer than recorded."""
+    job = Job(2, host_work=220 * US)
+    for _ in range(STEPS):
+        for rank in range(2):
+            for _ in range(LAYERS):
+                job.compute(rank, 225 * US if rank else 150 * US)
+        job.collective((0, 1), 100 * US)
+    recorded = (LAYERS * 0.227 + 0.102) * MS
+    (cause,) = _diagnosis(job, step_ns=1.05 * recorded).causes
+    assert (cause.ranks, cause.certain) == ((1,), True)
+    assert cause.cost.low <= 1.05 * LAYERS * 0.075 <= cause.cost.high
 
 
 def test_a_forced_setting_is_named_by_the_log() -> None:

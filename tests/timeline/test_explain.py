@@ -298,7 +298,7 @@ def test_different_jobs_have_no_parts() -> None:
 
 def test_a_slower_host_that_adds_nothing_is_hidden() -> None:
     """Hosts of 20 us a launch become 40, and kernels last 1000."""
-    hidden = " (mean over the ranks). GPU work hides this."
+    hidden = " (mean over the ranks). GPU work hides the difference."
     assert hidden in text(job(host=20), job(host=40))
     assert hidden not in text(job(host=20), job(host=20))
     assert hidden not in text(*(job(lambda rank: 100, host=host) for host in (300, 450)))
@@ -328,7 +328,7 @@ def test_classes_without_a_size_have_means(known: bool, old: int, new: int) -> N
     assert found is not None
     (swapped,) = found.classes
     assert (swapped.old_ns, swapped.new_ns) == pytest.approx((old * US, new * US), rel=0.02)
-    assert ("means where the size is unknown" in text(run(1), run(2))) is not known
+    assert ("A row of unknown size mixes calls" in text(run(1), run(2))) is not known
 
 
 def pairs(named: bool) -> RecordedJob:

@@ -67,10 +67,12 @@ def missing_calls(report: Report) -> Iterable[Finding]:
         f"ranks that have a log lack {count(lines, 'entry', 'entries')} of calls that their peers "
         "logged"
     )
+    damaged = "Check the damaged lines under Coverage. " * any(
+        source.damaged for source in report.coverage.sources
+    )
     advice = (
         "Lines were lost (shared stdout, full disk), a rank stopped, or other logs hold "
-        "lines twice. Check the damaged lines under Coverage, and give each process its own "
-        "NCCL_DEBUG_FILE."
+        f"lines twice. {damaged}Give each process its own NCCL_DEBUG_FILE."
     )
     if not _logged(report):
         title = f"{count(lines, 'call')} {are(lines)} missing in traces or recordings of ranks"

@@ -13,9 +13,11 @@ from collscope.reports.rendering.layout import (
     TEXT,
     WORD,
     Table,
+    legend,
     percent,
     scaled,
     table,
+    without_unknown,
 )
 from collscope.reports.rendering.origin import Origin, origin
 from collscope.reports.report.answer import Report
@@ -23,6 +25,20 @@ from collscope.units import count, format_size
 
 _BAR = 20  # characters of the longest bar
 _MOST_COMMUNICATORS = 20
+_TIME_MEANINGS = {
+    "calls timed": "those with a kernel of known time",
+    "split": "of these, those whose kernels separate waiting and transfer",
+    "mean transfer us": "over the split calls",
+    "mean wait us": "over the kernels of the split calls",
+    "kernels ms": "sum over all timed calls and ranks",
+    "% waiting": "of the kernel time of the split calls",
+}
+_CLASS_MEANINGS = {
+    "size B": "size of one call as nccl-tests counts it",
+    "place": "in place or out of place",
+    "% bytes": "share of the bytes of all calls",
+    "algorithm": "with protocol and channels, the most common choice in calls with a TUNING line",
+}
 
 
 def classes(report: Report) -> Iterable[str | Table]:
@@ -31,13 +47,11 @@ def classes(report: Report) -> Iterable[str | Table]:
         yield "No calls."
         return
     if any(row.kernel_ns for row in report.classes):
-        yield _time_table(report.classes)
-        yield (
-            "calls timed: those with a kernel of known time. split: of these, those whose kernels "
-            "separate waiting and transfer. transfer us: mean over the split calls. wait us: mean "
-            "over their kernels. kernels ms: sum over all timed calls and ranks. % waiting: of the "
-            "split kernels."
+        times = without_unknown(
+            _time_table(report.classes), {"mean transfer us", "mean wait us", "% waiting"}
         )
+        yield times
+        yield legend(times, _TIME_MEANINGS)
     columns = [
         ("class", NUMBER),
         ("op", TEXT),
@@ -52,16 +66,20 @@ def classes(report: Report) -> Iterable[str | Table]:
         ("% bytes", NUMBER),
         ("algorithm", TEXT),
     ]
-    yield table(
-        columns,
-        (_class_cells(row) for row in report.classes),
-        (origin("calls", class_id=row.class_id) for row in report.classes),
+    shown = without_unknown(
+        table(
+            columns,
+            (_class_cells(row) for row in report.classes),
+            (origin("calls", class_id=row.class_id) for row in report.classes),
+        ),
+        {"place", "nodes", "algorithm"},
     )
-    yield (
-        "op rN: root N. size B: nccl-tests size of one call. place: in or out. "
-        "% bytes: share of the bytes of all calls. algorithm: with "
-        "protocol and channels, the most common choice in calls with a TUNING line."
-    )
+    yield shown
+    root = "op rN: root N. " * any(row.root is not None for row in report.classes)
+    yield root + legend(shown, _CLASS_MEANINGS)
+    nodes = [row.nnodes for row in report.classes]
+    if None in nodes and any(nodes):
+        yield "Calls whose number of nodes is not known (-) have classes of their own."
     if report.header.classes > len(report.classes):
         more = report.header.classes - len(report.classes)
         yield f"{count(more, 'more class', 'more classes')} not shown."
@@ -105,8 +123,8 @@ def _time_table(classes: Sequence[ClassRow]) -> Table:
         ("size B", NUMBER),
         ("calls timed", NUMBER),
         ("split", NUMBER),
-        ("transfer us", NUMBER),
-        ("wait us", NUMBER),
+        ("mean transfer us", NUMBER),
+        ("mean wait us", NUMBER),
         ("kernels ms", NUMBER),
         ("% waiting", NUMBER),
     ]
@@ -144,8 +162,9 @@ def histograms(report: Report) -> Iterable[str | Table]:
         yield "No calls of known size."
         return
     yield (
-        "Size is the nccl-tests size of one call. A bar shows the bin's share of these "
-        "calls. Perftools bins: those of Cray's pat_report. Empty powers of two are left out."
+        "Sizes are of one call, as nccl-tests counts them. A bar shows the bin's share of all "
+        "calls. The first table has the bins of Cray's pat_report; the second leaves out powers "
+        "of two without calls."
     )
     for histogram in report.histograms:
         yield _histogram_table(histogram)
@@ -228,9 +247,13 @@ def communicators(rows: Sequence[CommunicatorRow]) -> Iterable[str | Table]:
             for group in shown
         ),
     )
-    yield (
-        "Communicators of equal shape, parent and calls share a line; number: how many they are."
-    )
+    if len(groups) < len(rows):
+        yield (
+            "Communicators of equal shape, parent and calls share a line; number: how many they "
+            "are."
+        )
+    if any(row.matched_by == "inferred" for row in rows):
+        yield "inferred: no record names the ranks, so ranks with the same calls were grouped."
     if len(groups) > _MOST_COMMUNICATORS:
         yield f"{count(len(groups) - _MOST_COMMUNICATORS, 'more line')} not shown."
 

@@ -27,7 +27,7 @@ def check_extras(found: Check) -> Extras:
     facts = (
         Fact("Verdict", found.verdict.value),
         *step_facts(found.traced),
-        Fact(f"Weighted total, {found.current} against {found.baseline}", total, spread),
+        Fact(f"All classes, {found.current} against {found.baseline}", total, spread),
         Fact("Classes judged", f"{found.classes_judged} of {found.classes_common}",
              f"{found.classes_missing} missing" if found.classes_missing else ""),
     )  # fmt: skip

@@ -25,19 +25,16 @@ from collscope.reports.rendering.layout import (
 )
 from collscope.reports.rendering.note_words import note_sentence, note_words
 from collscope.reports.rendering.page import Extras
-from collscope.reports.rendering.step_words import PAIRED, runs_words, step_sections
+from collscope.reports.rendering.step_words import PAIRED, heading_names, runs_words, step_sections
 from collscope.writing import to_json
 
 CHECK_FORMATS = tuple(dict.fromkeys(("text", "md", "json", "junit", "github", *READABLE)))
 _LEGEND = (
-    "% time: share of the baseline's time. base us, new us: {} ratio: new / base time, with its "
-    "95 % interval. noisy: the interval is too wide to judge the class."
+    "% time: share of all time in '{0}'. {0} us, {1} us: {2} ratio: {1} / {0}, with its 95 % "
+    "interval. noisy: the interval is too wide to judge the class."
 )
-_MEASURED = "time of a call of the baseline and of the current label, a median."
-_TRACED = (
-    "transfer of a call of the baseline and of the current run: its mean in each step, then the "
-    "median over the steps. report has the mean over all calls, compare --explain the median."
-)
+_MEASURED = "time of a call, a median."
+_TRACED = "transfer of a call. It is the mean in each step, then the median over the steps."
 _PLACES = {True: "in", False: "out", None: None}
 
 
@@ -70,31 +67,30 @@ def _check_sections(check: Check) -> list[Section]:
         *map(note_sentence, check.notes),
     ]
     sections = [Section("", tuple(head))]
+    names = heading_names((check.baseline, check.current), ("baseline", "current"))
     if check.traced is not None:
         head.insert(2, runs_words(check.traced))
-        names = {name: name for name in (check.baseline, check.current)}
         sections = [Section("", tuple(head)), *step_sections(check.traced, names, ratios=True)]
     if check.classes:
-        legend = _LEGEND.format(_MEASURED if check.traced is None else _TRACED)
+        legend = _LEGEND.format(*names.values(), _MEASURED if check.traced is None else _TRACED)
         paired = (PAIRED,) if any(row.paired for row in check.classes) else ()
-        sections.append(
-            Section("Classes, worst first", (*paired, _verdict_table(check.classes), legend))
-        )
+        rows = _verdict_table(check.classes, *names.values())
+        sections.append(Section("Classes, worst first", (*paired, rows, legend)))
     return sections
 
 
-def _verdict_table(rows: Sequence[ClassVerdict]) -> Table:
+def _verdict_table(rows: Sequence[ClassVerdict], baseline: str, current: str) -> Table:
     columns = [("outcome", WORD), ("op", TEXT), ("type", TEXT), ("size B", NUMBER),
-               ("ranks", NUMBER), ("place", TEXT), ("% time", NUMBER), ("base us", NUMBER),
-               ("new us", NUMBER), ("ratio", NUMBER), ("95 % from", NUMBER),
+               ("ranks", NUMBER), ("place", TEXT), ("% time", NUMBER), (f"{baseline} us", NUMBER),
+               (f"{current} us", NUMBER), ("ratio", NUMBER), ("95 % from", NUMBER),
                ("to", NUMBER)]  # fmt: skip
     return table(
         columns,
         [
             (r.outcome, " ".join(filter(None, (r.key.op.value, r.key.shape))),
-             "/".join(p.value for p in (r.key.datatype, r.key.redop) if p), r.key.size_bytes,
-             r.key.nranks, _PLACES[r.key.in_place], percent(r.share), scaled(r.baseline_ns, 1e3),
-             scaled(r.current_ns, 1e3), r.ratio, r.low, r.high)
+             "/".join(p.value for p in (r.key.datatype, r.key.redop) if p) or None,
+             r.key.size_bytes, r.key.nranks, _PLACES[r.key.in_place], percent(r.share),
+             scaled(r.baseline_ns, 1e3), scaled(r.current_ns, 1e3), r.ratio, r.low, r.high)
             for r in rows
         ],
     )  # fmt: skip

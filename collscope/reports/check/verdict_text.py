@@ -27,6 +27,7 @@ from collscope.stats import ENOUGH_ROUNDS, Effect
 from collscope.timeline.tolerances import HOST_STARTS, STARTS
 from collscope.units import count, count_of, figure
 
+_TOTAL = "All compared classes together, weighted by their time,"
 _NAMED = 3  # classes that a sentence names
 _FIRST_STEPS = 10  # of a recording whose noise is not known yet
 
@@ -122,11 +123,11 @@ def _total(reason: Reason, total: Effect) -> str:
     percent = 100 * math.expm1(total.log_ratio)
     if reason is Reason.TOTAL:
         slower = percent > 0
-        return f"The weighted total is {abs(percent):.1f} % {'slower' if slower else 'faster'}."
+        return f"{_TOTAL} are {abs(percent):.1f} % {'slower' if slower else 'faster'}."
     if reason is Reason.UNSURE:
-        return f"The weighted total changed by {percent:+.1f} %: not sure enough for a verdict."
+        return f"{_TOTAL} changed by {percent:+.1f} %: not sure enough for a verdict."
     what = "large enough to decide" if reason is Reason.UNDECIDED else "beyond the noise"
-    return f"No change is {what}. Weighted total: {percent:+.1f} %."
+    return f"No change is {what}."
 
 
 def step_words(step: JudgedStep, *, remedy: bool = True) -> str:
@@ -175,7 +176,7 @@ def _step_remedy(step: JudgedStep, few: str) -> str:
     reason = "The profiler overhead on the hosts is unknown."
     if step.doubt is Doubt.HOSTS:
         reason = (
-            "The hosts bound the step. Their speed varies from run to run by about"
+            "The step depends on the speed of the hosts, which varies from run to run by about"
             f" {100 * HOST_STARTS:.0f} %."
         )
     return (
@@ -304,9 +305,10 @@ def scope_words(check: Check) -> str:
             f"'{check.baseline}' and '{check.current}' have no class in common with a known"
             " transfer time. Only the step was judged."
         )
+    are = "is" if check.classes_judged == 1 else "are"
     text = (
         f"Compared {count(check.classes_common, 'class', 'classes')} of '{check.baseline}' and"
-        f" '{check.current}'; {check.classes_judged} are precise enough to judge."
+        f" '{check.current}'; {check.classes_judged} {are} precise enough to judge."
     )
     missing = f" {check.classes_missing} of the baseline are missing." * bool(check.classes_missing)
     if check.total_ratio is None:
@@ -314,7 +316,7 @@ def scope_words(check: Check) -> str:
     interval = ""
     if check.total_low is not None and check.total_high is not None:
         interval = f" (95 %: {check.total_low:.3f} to {check.total_high:.3f})"
-    return (
-        f"{text}{missing} Weighted total of the calls: {check.total_ratio:.3f} times as long"
-        f"{interval}."
-    )
+    together = _TOTAL
+    if check.traced is not None:
+        together = "All their transfers together, weighted by time and without waiting,"
+    return f"{text}{missing} {together} take {check.total_ratio:.3f} times as long{interval}."

@@ -77,14 +77,14 @@ def sample_run(
     circumstances  of `labels.CIRCUMSTANCES`, those that are known
     """
     rows, steps = recorded.rows, recorded.steps
-    found = steps.source != "window" and bool(len(steps.count))
-    ends = steps.ends(rows.end) if found else np.empty((0, 0))
+    ends = _step_ends(recorded)
+    found = bool(ends.size)
     parts: dict[str, Samples] = {}
     of_rank: dict[tuple[int, str], Samples] = {}
     waits = 0, 0
     if found:
         parts, of_rank, waits = _parts(name, recorded, ends)
-    classes, unsplit = _classes(name, recorded, keys, ends)
+    classes, unsplit = classes_with_transfers(name, recorded, keys)
     here = {c: circumstances.get(c, ()) for c in CIRCUMSTANCES}
     on_host = sum(b.ns for b in recorded_bounds(recorded) if b.kind == "host") if found else 0.0
     host = min(1.0, on_host / (recorded.step_ns or 1.0))
@@ -106,6 +106,14 @@ def sample_run(
         recorded.groups_inferred,
         _digest(recorded),
     )
+
+
+def _step_ends(recorded: RecordedJob) -> Floats:
+    """Ends of the steps in each trace, ns; empty where no step was found."""
+    steps = recorded.steps
+    if steps.source == "window" or not len(steps.count):
+        return np.empty((0, 0))
+    return steps.ends(recorded.rows.end)
 
 
 def _digest(recorded: RecordedJob) -> str:
@@ -175,14 +183,14 @@ def _samples(name: str, values_ns: Floats) -> Samples:
     return Samples({name: tuple((values_ns / 1000).tolist())})
 
 
-def _classes(
-    name: str, recorded: RecordedJob, keys: Sequence[CollectiveClass | None], ends: Floats
+def classes_with_transfers(
+    name: str, recorded: RecordedJob, keys: Sequence[CollectiveClass | None]
 ) -> tuple[dict[CollectiveClass, MeasuredClass], int]:
     """Classes with the mean transfer of their calls in each step; classes without a transfer.
 
     Without steps the whole window is one sample.
     """
-    times = recorded.times
+    times, ends = recorded.times, _step_ends(recorded)
     names, class_ = _numbered(keys)
     step = _step_of_calls(recorded, ends)
     inside = (step >= 0) & ~times.warm_up

@@ -16,7 +16,7 @@ from collscope.reports.rendering.formats import in_format, in_words
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, percent, scaled, table
 from collscope.reports.rendering.note_words import note_sentence, note_words
 from collscope.reports.rendering.page import Extras
-from collscope.reports.rendering.step_words import PAIRED, runs_words, step_sections
+from collscope.reports.rendering.step_words import PAIRED, heading_names, runs_words, step_sections
 from collscope.units import count
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ _COMPARE_CSV = (
     "op", "datatype", "redop", "nranks", "in_place", "shape", "size_bytes", "weight", "label",
     "status", "time_us", "busbw_gbps", "speed_up", "low", "high", "root", "nnodes", "part", "rank",
 )  # fmt: skip
-_LONGEST_LABEL = 20  # of a label in a column's heading
 _TRANSFERS_ONLY = (
     "Transfer times only, without waiting. The step may change less, or in the other direction."
 )
@@ -52,7 +51,8 @@ def render_compare(comparison: Comparison, fmt: str, roofs: Roofs | None = None)
 
 
 def _compare_sections(comparison: Comparison) -> list[Section]:
-    short = _short_names(comparison.labels)
+    letters = [_letter(number) for number in range(len(comparison.labels))]
+    short = heading_names(comparison.labels, letters)
     crossovers = tuple(_crossovers(comparison, short)) or (
         "None: no label is faster at some sizes and slower at other sizes, beyond the noise.",
     )
@@ -72,13 +72,6 @@ def _compare_sections(comparison: Comparison) -> list[Section]:
     ]
 
 
-def _short_names(labels: Sequence[str]) -> dict[str, str]:
-    """Names of the labels for headings; letters where one is too long."""
-    if max(map(len, labels)) <= _LONGEST_LABEL:
-        return {label: label for label in labels}
-    return {label: _letter(number) for number, label in enumerate(labels)}
-
-
 def _letter(number: int) -> str:
     """A to Z, then A1, B1 and so on."""
     turn, letter = divmod(number, 26)
@@ -91,8 +84,8 @@ def _headline(comparison: Comparison) -> str:
         classes = "No class has a known transfer time in every run."
         if comparison.classes:
             classes = (
-                "The time of a class is the mean transfer of its calls in the whole steps."
-                f" {n}, weighted by the calls of {comparison.labels[0]}."
+                "The time of a class is the transfer of a call: the mean in each step, then the"
+                f" median over the steps. {n}, weighted by the calls of {comparison.labels[0]}."
             )
         return (
             f"{runs_words(comparison.traced)} {classes} Speed-up: time of the first run / time of"

@@ -21,7 +21,8 @@ _SEVERAL = {
     "several_jobs": (
         "more than one job in this run: {} with several processes",
         "GPU",
-        "Processes with different pids used the same GPU for communicators of their own. "
+        "Processes with different pids used the same GPU for communicators of their own (one "
+        "process may use several GPUs). "
         "Calls, bytes and settings below cover all these jobs (or starts of one job) "
         "together.",
     ),

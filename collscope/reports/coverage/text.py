@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from collscope.kernel_names import OTHER_LIBRARIES
-from collscope.reports.coverage.answer import Gap, Header, SourceLines
+from collscope.reports.coverage.answer import Gap, Header
 from collscope.reports.rendering.layout import (
     MOST_ROWS,
     NUMBER,
@@ -20,7 +19,9 @@ from collscope.reports.rendering.layout import (
 )
 from collscope.reports.rendering.origin import origin
 from collscope.reports.report.answer import Report
-from collscope.units import count
+from collscope.units import are, count
+
+_DRIVER = "driver "
 
 
 def run_section(report: Report) -> Iterable[str | Table]:
@@ -36,13 +37,21 @@ def run_section(report: Report) -> Iterable[str | Table]:
         if known
         else f"Run {header.run}: its sources do not name ranks, processes, GPUs or hosts."
     )
-    yield f"Libraries: {', '.join(header.libraries) or 'no version line in the sources'}."
+    yield f"Libraries: {', '.join(library_words(header)) or 'no version line in the sources'}."
     columns = [("source kind", TEXT), ("dialect", TEXT), ("sources", NUMBER)]
     yield table(
         columns,
         ((s.kind, s.dialect, s.sources) for s in header.sources),
         (origin("sources", kind=s.kind, dialect=s.dialect) for s in header.sources),
     )
+
+
+def library_words(header: Header) -> list[str]:
+    """Libraries with their versions; that of a driver is the CUDA that it can run."""
+    return [
+        f"driver for CUDA {name.removeprefix(_DRIVER)}" if name.startswith(_DRIVER) else name
+        for name in header.libraries
+    ]
 
 
 def _gpus(header: Header) -> str:
@@ -58,7 +67,6 @@ def coverage_section(report: Report) -> Iterable[str | Table]:
     if report.header.calls:
         yield _recorded_calls(report)
     with_lines = [source for source in coverage.sources if source.lines is not None]
-    yield from _without_lines(coverage.sources)
     if with_lines:
         columns = [
             ("source", PATH),
@@ -79,9 +87,9 @@ def coverage_section(report: Report) -> Iterable[str | Table]:
         yield from more_not_shown(len(with_lines), "source")
         if any(source.ignored or source.foreign_lines for source in with_lines):
             yield (
-                "ignored: NCCL or RCCL lines without anything that collscope needs, of known forms "
-                "and of others. foreign: lines of other programs. damaged: lines that are cut, too "
-                "long or hold an unreadable number."
+                "ignored: lines of NCCL or RCCL that collscope does not need or does not know. "
+                "foreign: lines of other programs. damaged: lines that are cut, too long or hold "
+                "an unreadable number."
             )
     if coverage.diagnostics:
         names = [("diagnostic", WORD), ("code", WORD), ("count", NUMBER), ("message", PROSE)]
@@ -103,24 +111,17 @@ def _recorded_calls(report: Report) -> str:
     """How many calls were recorded by all ranks of their communicator."""
     coverage, calls = report.coverage, count(report.header.calls, "call")
     if coverage.calls_complete == report.header.calls:
-        return f"Recorded by all their ranks, in logs, recordings or traces: all of {calls}."
+        return f"Recorded by all ranks that take part, in any source: all of {calls}."
     parts = [
-        f"Recorded by all their ranks: {coverage.calls_complete} of {calls}",
-        *([f"by some of them: {coverage.calls_incomplete}"] * bool(coverage.calls_incomplete)),
+        f"Of {calls}, {coverage.calls_complete} {are(coverage.calls_complete)} recorded by all "
+        "ranks that take part",
+        *([f"{coverage.calls_incomplete} by some of them"] * bool(coverage.calls_incomplete)),
         *(
-            [f"of calls whose number of ranks is not known: {coverage.calls_unknown}"]
+            [f"of {coverage.calls_unknown}, the number of ranks is not known"]
             * bool(coverage.calls_unknown)
         ),
     ]
-    return f"{'; '.join(parts)}."
-
-
-def _without_lines(sources: Sequence[SourceLines]) -> Iterable[str]:
-    """Sources whose lines are not counted, by dialect."""
-    kinds = Counter((s.dialect, s.kind) for s in sources if s.lines is None)
-    if kinds:
-        parts = (count(number, f"{dialect} {kind}") for (dialect, kind), number in kinds.items())
-        yield f"Other sources, which have no lines to count: {', '.join(parts)}."
+    return f"{', '.join(parts)}."
 
 
 NO_SIZES = "the sizes of the calls are not known"

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.efficiency.judged_classes import JudgedClass
-from collscope.reports.efficiency.text import largest_message, most_words
+from collscope.reports.efficiency.profile_kernels import ProfileKernel
+from collscope.reports.efficiency.text import largest_message, shorter_words
 from collscope.reports.rendering.class_words import class_words, other_gpus_words
 from collscope.reports.rendering.share_words import fraction_words, waiting_words
 from collscope.reports.report.answer import Finding, Report
@@ -22,8 +23,9 @@ from collscope.units import are, count, count_of, figure, format_size, format_ti
 _MOST = 5
 _BALANCE = (
     "Look for ranks that arrive late (uneven work, input pipeline, host jitter) and for "
-    "compute kernels that run during the collective. Faster collectives help {} little."
+    "compute kernels that run during the collective."
 )
+_VERDICT_FIRST = "Do first what the verdict advises."
 
 
 def slow_collectives(report: Report) -> Iterable[Finding]:
@@ -35,6 +37,7 @@ def slow_collectives(report: Report) -> Iterable[Finding]:
     to_win = sum(row.recoverable_ns or 0.0 for row in rows)
     if to_win <= sum(rank.caused_wait_ns for rank in report.timeline.ranks):
         return
+    shorter, between = shorter_words(uplift)
     worst = sorted(rows, key=lambda row: -(row.recoverable_ns or 0.0))[:_MOST]
     per_step = any(row.step_saving_ns is not None for row in worst)
     listed = "; ".join(
@@ -46,8 +49,8 @@ def slow_collectives(report: Report) -> Iterable[Finding]:
         severity="warning",
         code="slow_collectives",
         title=f"collectives run below their reachable speed '{report.judgement.roof}': at that "
-        f"speed {'a recorded step' if uplift.fraction.of_steps else 'the job'} would be up to "
-        f"{most_words(uplift)} shorter",
+        f"speed {'a recorded step' if uplift.fraction.of_steps else 'the job'} would be "
+        f"{shorter} shorter{between}",
         detail=f"Share of the reachable speed: {listed}."
         + " Savings are seconds, summed over all calls and GPUs." * (not per_step),
         advice="Check the library's settings first: channels (NCCL_MAX_CTAS, NCCL_MAX_NCHANNELS), "
@@ -99,16 +102,28 @@ def waiting_dominates(report: Report) -> Iterable[Finding]:
         detail=f"Of {format_time(kernels_ns)} over all ranks, {format_time(waited)} is waiting "
         f"for the last rank, the largest part ({format_time(largest)}) in "
         f"{class_words(worst)}{left}.",
-        advice=f"Faster collectives will not help here: {_late(report)}.",
+        advice=f"Faster collectives do not shorten waiting: {_late(report)}.",
     )
 
 
 def _late(report: Report) -> str:
-    timeline = report.timeline
-    late = [str(rank.rank) for rank in timeline.ranks or timeline.logged if rank.straggler]
+    late = [str(rank) for rank in _late_ranks(report)]
     if not late:
         return "look for ranks that arrive late (uneven work, input pipeline, host jitter)"
+    if _late_by_verdict(report):
+        return "do first what the verdict advises"
     return f"find out why rank{'s' * (len(late) > 1)} {', '.join(late)} {are(len(late))} late"
+
+
+def _late_ranks(report: Report) -> list[int]:
+    timeline = report.timeline
+    return [rank.rank for rank in timeline.ranks or timeline.logged if rank.straggler]
+
+
+def _late_by_verdict(report: Report) -> bool:
+    """Whether the verdict has a cause of a late rank."""
+    late = _late_ranks(report)
+    return any(rank in late for entry in report.verdict for rank in entry.ranks)
 
 
 def skew_dominated(report: Report) -> Iterable[Finding]:
@@ -125,22 +140,30 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
     parts = [f"{100 * part:.1f}" for part in (least, most)]
     listed = "; ".join(
         f"{k.name.partition('(')[0]}: mean {k.mean_ns / 1000:.0f} us, "
-        f"{k.mean_ns / k.roof_ns:.0f} times the {k.roof_ns / 1000:.1f} us that its largest message "
-        f"needs at reachable speed ({format_size(k.served_bytes)}: {largest_message(k)})"
+        f"{k.mean_ns / k.roof_ns:.0f} times the {k.roof_ns / 1000:.1f} us that {_message(k)}"
         for k in kernels[:_MOST]
     )
     yield Finding(
         severity="warning",
         code="skew_dominated",
         title=f"{count(len(kernels), 'collective kernel')} take{'s' * (len(kernels) == 1)} "
-        f"{100 * share:.1f} % of GPU time; {' to '.join(dict.fromkeys(parts))} points of it are "
-        "waiting, contention or slow transfer",
+        f"{100 * share:.1f} % of GPU time; {' to '.join(dict.fromkeys(parts))} percentage points "
+        "of this are waiting, contention or slow transfer",
         detail=f"{listed}. Above {SKEW_FACTOR:g} times, a kernel does not only transfer at full "
         "speed: it waits, shares the GPU, or uses a slow setting (few channels, an unsuitable "
-        "protocol).",
+        f"protocol). The ends of the range assume transfers {SKEW_FACTOR:g} times as long as at "
+        "reachable speed, and as long.",
         advice="Trace all ranks, or measure the classes alone with collscope replay, to find out "
         "which of these it is.",
     )
+
+
+def _message(kernel: ProfileKernel) -> str:
+    """The largest message of a kernel in a sentence on its reachable time."""
+    size = format_size(kernel.served_bytes)
+    if kernel.served_class is None:
+        return f"{size} needs at reachable speed; {largest_message(kernel)}"
+    return f"its largest message ({size}, class {kernel.served_class}) needs at reachable speed"
 
 
 def skew_dominated_classes(report: Report) -> Iterable[Finding]:
@@ -159,6 +182,7 @@ def skew_dominated_classes(report: Report) -> Iterable[Finding]:
         for row in rows[:_MOST]
         if row.roof is not None
     )
+    which = f"class{'es' * (len(rows) > 1)} {compact_ranges(row.class_id for row in rows)}"
     yield Finding(
         severity="warning",
         code="skew_dominated",
@@ -166,9 +190,8 @@ def skew_dominated_classes(report: Report) -> Iterable[Finding]:
         f" take{'s' * (len(rows) == 1)} over {SKEW_FACTOR:g} times the reachable time in the job: "
         "waiting or contention",
         detail=f"{listed}.",
-        advice=_BALANCE.format(
-            f"class{'es' * (len(rows) > 1)} {compact_ranges(row.class_id for row in rows)}"
-        ),
+        advice=f"{_VERDICT_FIRST if _late_by_verdict(report) else _BALANCE} Faster collectives "
+        f"help {which} little.",
     )
 
 
@@ -209,8 +232,8 @@ def roof_does_not_apply(report: Report) -> Iterable[Finding]:
         f"{100 * (worst.efficiency or 0):.0f} % of the speed '{roof}', above "
         f"{'its' if len(rows) == 1 else 'their'} range{span}",
         detail=f"{listed}. The section Efficiency and gain has the reason.",
-        advice="No gain is counted for these classes. Check the system, ranks and nodes; compare "
-        "with --system fit.",
+        advice="No gain is counted here. If large messages are so fast, check the system, ranks "
+        "and nodes, or judge by the job's own best times (--system fit).",
     )
 
 
@@ -234,15 +257,18 @@ def tuning_not_worth_it(report: Report) -> Iterable[Finding]:
             severity="note",
             code="tuning_not_worth_it",
             title=f"tuning is not worth it: it can save {100 * saved:.2f} % of {of}",
-            detail=f"This compares the measured classes with '{report.judgement.roof}'"
-            f"{_NO_SWITCHES * _switches_disabled(report)}. Below {100 * WORTH:g} % the work costs "
-            "more than it saves.",
+            detail=f"This compares the measured classes with '{report.judgement.roof}'. Below "
+            f"{100 * WORTH:g} % the work costs more than it saves."
+            f"{_NO_SWITCHES * _switches_disabled(report)}",
             advice="To gain more, wait less (balance the ranks), send less (fusion, compression, "
             "another parallelism), or overlap with compute.",
         )
 
 
-_NO_SWITCHES = ", without reduction in the NVLink switches, which the environment disables"
+_NO_SWITCHES = (
+    " What reduction in the NVLink switches (NVLS) would save is not included: the environment "
+    "disables it."
+)
 
 
 def _switches_disabled(report: Report) -> bool:

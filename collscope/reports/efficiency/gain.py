@@ -253,6 +253,6 @@ def _times(
         yield Note(
             "unsplit",
             {"share": unsplit},
-            f"the 'at most' above counts as transfer the {100 * unsplit:.1f} % of the kernel time "
-            "that may be waiting or transfer",
+            f"for a step without any transfer: the {100 * unsplit:.1f} % of the kernel time that "
+            "may be waiting or transfer is all transfer",
         )

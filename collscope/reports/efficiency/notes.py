@@ -98,7 +98,7 @@ def class_notes(
             "is predicted from the profile named after its job.",
         )
     for why in sorted({j.no_roof for j in judged if j.no_roof})[:3]:
-        yield Note("no_ceiling", {"why": why}, f"No reachable speed: {why}")
+        yield Note("no_ceiling", {"why": why}, f"No reachable speed: {why.rstrip('.')}.")
 
 
 def left_out_notes(profiles: Sequence[str]) -> Iterable[Note]:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collscope.model import Op
+from collscope.reports.efficiency.breakdown_text import basis_words
 from collscope.reports.efficiency.curves import Curve
 from collscope.reports.efficiency.judged_classes import JudgedClass
-from collscope.reports.efficiency.text import basis_words, ceilings, class_origin
+from collscope.reports.efficiency.text import ceilings, class_origin
 from collscope.reports.rendering.drawing import (
     INK,
     PARTS,

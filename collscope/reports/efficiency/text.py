@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 
+from collscope.model.note import Note
 from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.efficiency.answer import Judgement
 from collscope.reports.efficiency.application_metrics import ApplicationMetric
+from collscope.reports.efficiency.breakdown_text import NAME_SYSTEM, breakdown
 from collscope.reports.efficiency.gain import Uplift
 from collscope.reports.efficiency.judged_classes import JudgedClass, Reached
+from collscope.reports.efficiency.marks import IN_JOB
 from collscope.reports.efficiency.profile_kernels import ProfileKernel
-from collscope.reports.efficiency.time_breakdown import Basis, Breakdown
+from collscope.reports.efficiency.time_breakdown import Basis
 from collscope.reports.rendering.layout import (
     NAME,
     NUMBER,
@@ -21,9 +25,11 @@ from collscope.reports.rendering.layout import (
     Item,
     Table,
     cell,
+    legend,
     percent,
     scaled,
     table,
+    without_unknown,
 )
 from collscope.reports.rendering.origin import Origin, origin
 from collscope.reports.rendering.share_words import fraction_words
@@ -39,24 +45,20 @@ _NO_RANKS = (
     "the measurements lack ranks or sizes. Ingest them into another run with "
     "their ranks (collscope ingest table or csv PATH --ranks N --run NAME)."
 )
-_INSIDE = "not known: contained in the parts below; trace all ranks (collscope ingest trace)"
-_NAME_SYSTEM = "report --system NAME; roofline --list has the names"
-_BASES = {
-    Basis.TRACED: "all kernels of collectives in the traces, over all ranks",
-    Basis.IN_JOB: "transfer + waiting in the job, scaled to all calls of each class",
-    Basis.SEEN: (
-        "all collective kernels of the profile, which the classes share by the kernels recorded"
-    ),
-    Basis.EXPECTED: (
-        "all collective kernels of the profile, which the classes share by calls x expected time"
-    ),
-    Basis.ALONE: "times measured alone x calls; the job's own time is not known",
-}
 _SAVES = {
     True: "(measured - reachable time) x exposed part, of all calls in a step; mean over the ranks",
-    False: "(measured - reachable time) x exposed part where traces show it, summed over all calls "
-    "and devices",
+    False: "(measured - reachable time) x exposed part where traces show it, in seconds summed "
+    "over all calls and GPUs",
 }  # by whether the traces have steps
+_SPEED_MEANINGS = {
+    "GB/s": "its bus bandwidth",
+    "reachable": "bandwidth of the library's algorithms at that size, GB/s",
+    "limit": "what the links allow, GB/s",
+    "eff %": "reachable time / measured time",
+    "regime": "what takes most of the time: bandwidth, latency, or waiting for the last rank",
+}
+# Notes on how a reachable speed was found.
+_DERIVATION = {"usable_links", "usable_network", "published", "latency", "pipeline_filling"}
 ALL_JUDGED = 0.9995  # of the collective time: less is missing than the printed digits show
 _REACHABLE = " reachable"  # ends the name of a system's speeds
 _MOST_REACHED = 12  # operations in the first lines
@@ -71,7 +73,7 @@ def gain_sentences(report: Report) -> Iterable[str]:
         yield (
             f"If every {'measured ' * (not uplift.in_job)}class ran at its reachable speed "
             f"({report.judgement.roof}), {what} would be {shorter} shorter{between}. "
-            f"{_without(uplift)}, and with compute as fast as now, it would be "
+            f"{_without(uplift)}, and with {_as_now(uplift)} as now, it would be "
             f"{_at_most(uplift)} shorter."
         )
         if uplift.gain_skewed_low is not None and uplift.gain_skewed_high is not None:
@@ -82,21 +84,26 @@ def gain_sentences(report: Report) -> Iterable[str]:
                 "findings)."
             )
         if report.step.recorded_ms and uplift.fraction.ranks:
-            yield _scope(report, shorter)
+            yield _scope(report)
 
 
-def _scope(report: Report, shorter: str) -> str:
+def _scope(report: Report) -> str:
     """How this estimate, the verdict's costs and a prediction differ."""
-    costs = any(entry.ms_per_step.value for entry in report.verdict)
-    verdict = "; a cost in the verdict covers only what it names" * costs
-    return (
-        f"The {shorter} cover the exposed transfers of all classes{verdict}. collscope predict "
-        "simulates the step, which is more exact."
-    )
+    estimate = "This estimate adds up all classes, each at its full reachable speed."
+    if any(entry.ms_per_step.value for entry in report.verdict):
+        return (
+            f"{estimate} The verdict instead simulates a step without the cause that it names; "
+            "collscope predict simulates one with all classes at that speed."
+        )
+    return f"{estimate} collscope predict simulates such a step, which is more exact."
 
 
 def _without(uplift: Uplift) -> str:
     return "Without any transfer" if uplift.in_job else "Without any collective time"
+
+
+def _as_now(uplift: Uplift) -> str:
+    return "waiting and compute" if uplift.in_job else "compute"
 
 
 def _at_most(uplift: Uplift) -> str:
@@ -136,7 +143,7 @@ def measured_sentences(judged_run: Judgement) -> Iterable[str]:
     if len(judged_run.reached) > _MOST_REACHED:
         yield f"{len(judged_run.reached) - _MOST_REACHED} more: --format json, judgement.reached."
     if judged_run.reached:
-        none = f"reachable speed not known ({_NAME_SYSTEM})"
+        none = f"reachable speed not known ({NAME_SYSTEM})"
         roof = none if judged_run.roof is None else f"reachable: {judged_run.roof}"
         yield f"Bus bandwidth of label {judged_run.label}; {roof}."
 
@@ -160,6 +167,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         else:
             yield _HOW if judged_run.label is None else f"Not judged: {_NO_RANKS}"
         return
+    timed: Sequence[JudgedClass] = ()
     if judged:
         shown = judged[: len(report.classes)] or judged
         # Next to classes with a time, one without adds nothing.
@@ -176,8 +184,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
             )
             yield f"{more} not shown (--top 0): the smallest of each operation."
     if judged_run.breakdown is not None:
-        yield _breakdown_table(judged_run.breakdown)
-        yield f"Collective time: {basis_words(judged_run.breakdown)}."
+        yield from breakdown(judged_run.breakdown, _no_roof_why(judged_run))
     for uplift in judged_run.uplifts:
         yield from _uplift(uplift, _which(uplift, judged_run), report)
     traced = judged_run.breakdown is not None and judged_run.breakdown.basis is Basis.TRACED
@@ -185,19 +192,25 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
     if any(kernel.skewed or not traced for kernel in judged_run.kernels):
         yield _kernel_table(judged_run.kernels)
         yield (
-            "Summed over ranks and profiles. reachable us: of the largest message, for a kernel "
-            "that serves one size or takes too long. Too long: the mean is over three times that, "
-            "and over twice the class's time."
+            "mean us: over all ranks and profiles. largest message: the largest that the kernel "
+            "serves. reachable us: the time of that message at reachable speed, where it compares "
+            "with the mean. too long: the mean is over 3 times that, and over twice what the "
+            "message's class was measured to take."
         )
-        sources = "; ".join(
-            f"row {row}: {largest_message(kernel)}"
-            for row, kernel in enumerate(judged_run.kernels, 1)
+        yield from (
+            f"{kernel.name.partition('(')[0]}: {largest_message(kernel)}."
+            for kernel in judged_run.kernels
         )
-        yield f"Source of each largest message: {sources}."
     if judged_run.metrics:
         yield _metric_table(judged_run.metrics)
         yield from _metric_words(judged_run.metrics)
-    yield from (note.text for note in judged_run.notes)
+    # A class that is shown has the reason beside it.
+    stated = {row.why for row in timed}
+    yield from (
+        note.text
+        for note in judged_run.notes
+        if note.code != "no_ceiling" or note.values["why"] not in stated
+    )
 
 
 _CLASS_COLUMNS = [
@@ -229,50 +242,35 @@ def _classes(rows: Sequence[JudgedClass], judged_run: Judgement) -> Iterable[str
     roofs = {row.roof.name for row in rows if row.roof}
     if any(row.calls for row in rows):
         per_step = any(row.step_saving_ns is not None for row in rows)
-        saves = ("saves ms/step" if per_step else "saves device s", NUMBER)
-        columns = [saves if title == "saves" else (title, kind) for title, kind in _CLASS_COLUMNS]
-        cells = (_class_cells(row, per_step=per_step) for row in rows)
-        yield _without_the_only_roof(table(columns, cells, origins), roofs)
-        guessed = any(
-            row.time_share is not None and row.measured_ns is None and not row.kernel_ns
-            for row in rows
-        )
-        at_roof = (
-            "; ~: of a class without a time, which counts with its reachable time"
-            if guessed
-            else ""
-        )
+        saves = "saves ms/step" if per_step else "saves GPU s"
+        columns = [
+            (saves, kind) if title == "saves" else (title, kind) for title, kind in _CLASS_COLUMNS
+        ]
+        # A class without a time has a share by its reachable time alone: then no share is known.
+        shares_known = all(row.measured_ns is not None or row.kernel_ns for row in rows)
+        cells = [_class_cells(row, per_step=per_step, shares_known=shares_known) for row in rows]
+        shown = _without_the_only_roof(table(columns, cells, origins), roofs)
+        shown = without_unknown(shown, {"measured us", *_SPEED_MEANINGS, "% time", saves})
+        yield shown
         time = "mean transfer in the job"
         if any(row.measured_ns is not None and not row.in_job for row in rows):
             time = f"median{label}"
             time += ", or the mean transfer in the job" * any(row.in_job for row in rows)
-        yield (
-            f"measured: {time}. GB/s: its bus bandwidth. "
-            "reachable: bandwidth of the library's algorithms at that size, GB/s. limit: "
-            "what the links allow, GB/s. eff: reachable time / measured time. regime: what takes "
-            "most of the time: bandwidth, latency, or waiting for the last rank. % time: share of "
-            f"the collective time{at_roof}. saves: {_SAVES[per_step]}."
+        yield legend(
+            shown,
+            {"measured us": time, **_SPEED_MEANINGS, "% time": "share of the collective time"}
+            | {saves: _SAVES[per_step]},
         )
-        if not roofs:
-            yield f"Reachable speeds are not known. To get them: collscope {_NAME_SYSTEM}."
+        if not roofs and not _no_roof_why(judged_run):
+            yield f"Reachable speeds are not known. To get them: collscope {NAME_SYSTEM}."
     else:
-        cells = (_measured_cells(row) for row in rows)
-        yield _without_the_only_roof(table(_MEASURED_COLUMNS, cells, origins), roofs)
-        yield (
-            f"measured: median{label}. GB/s: its bus bandwidth. reachable: bandwidth of the "
-            "library's algorithms at that size, GB/s. limit: what the links allow, GB/s. eff: "
-            "reachable time / measured time."
-        )
+        cells = [_measured_cells(row) for row in rows]
+        shown = _without_the_only_roof(table(_MEASURED_COLUMNS, cells, origins), roofs)
+        yield shown
+        yield legend(shown, {"measured us": f"median{label}", **_SPEED_MEANINGS})
     if len(roofs) == 1:
         yield f"Reachable speeds: {_source_words(roofs.pop(), named=judged_run.named)}."
-    ranges = [
-        f"class {row.class_id}: {slow:.4g} to {fast:.4g}"
-        for row in rows
-        if row.roof is not None and row.roof.range_gbps is not None
-        for slow, fast in [row.roof.range_gbps]
-    ]
-    if ranges:
-        yield f"Range of reachable, GB/s: {'; '.join(ranges)}."
+    yield from _ranges(rows)
     if any(row.contention is not None for row in rows):
         names = [("class", NUMBER), ("in the job us", NUMBER), ("waiting us", NUMBER)]
         compared = [row for row in rows if row.contention is not None]
@@ -291,10 +289,31 @@ def _source_words(name: str, *, named: bool) -> str:
     """Where reachable speeds are from."""
     if not name.endswith(_REACHABLE):
         return name
-    system = f"those of system {name.removesuffix(_REACHABLE)}"
-    if named:
-        return f"{system}, as given by --system"
-    return f"{system}, which the traced GPUs are of (--system names another)"
+    system = name.removesuffix(_REACHABLE)
+    given = "given by --system" if named else "the model of the traced GPUs; --system names another"
+    return (
+        f"those of system {system} ({given}). collscope roofline --system {shlex.quote(system)} "
+        "shows how they are derived"
+    )
+
+
+def _ranges(rows: Sequence[JudgedClass]) -> Iterable[str]:
+    """How uncertain the reachable speeds are, by class, in percent of the table's."""
+    about: dict[str, list[int]] = defaultdict(list)
+    for row in rows:
+        if row.roof is not None and row.roof.range_gbps is not None and row.roof.busbw_gbps:
+            slow, fast = (100 * end / row.roof.busbw_gbps for end in row.roof.range_gbps)
+            about[f"{slow:.0f} to {fast:.0f} %"].append(row.class_id)
+    parts = [f"{between} ({_which_classes(ids, rows)})" for between, ids in about.items()]
+    if parts:
+        yield f"Machines of one kind differ; of these speeds they reach {', '.join(parts)}."
+
+
+def _which_classes(ids: Sequence[int], rows: Sequence[JudgedClass]) -> str:
+    """Classes by their numbers, or all of them."""
+    if len(ids) == len(rows) > 1:
+        return "all classes"
+    return f"class{'es' * (len(ids) > 1)} {compact_ranges(ids)}"
 
 
 def _without_the_only_roof(found: Table, roofs: Collection[str]) -> Table:
@@ -304,19 +323,12 @@ def _without_the_only_roof(found: Table, roofs: Collection[str]) -> Table:
     return replace(found, columns=found.columns[:-1], rows=tuple(row[:-1] for row in found.rows))
 
 
-def _class_cells(row: JudgedClass, *, per_step: bool) -> tuple[object, ...]:
+def _class_cells(row: JudgedClass, *, per_step: bool, shares_known: bool) -> tuple[object, ...]:
     saves = scaled(row.step_saving_ns, 1e6) if per_step else scaled(row.recoverable_ns, 1e9)
     return (
-        *_name_cells(row), row.calls, *_speed_cells(row), _share_cell(row),
-        saves, row.roof and row.roof.name,
+        *_name_cells(row), row.calls, *_speed_cells(row),
+        percent(row.time_share) if shares_known else None, saves, row.roof and row.roof.name,
     )  # fmt: skip
-
-
-def _share_cell(row: JudgedClass) -> str | None:
-    """Share of the collective time; ~: by a reachable time alone."""
-    share = percent(row.time_share)
-    guessed = row.measured_ns is None and not row.kernel_ns
-    return f"~{share}" if share is not None and guessed else share
 
 
 def _measured_cells(row: JudgedClass) -> tuple[object, ...]:
@@ -349,63 +361,28 @@ def _name_cells(row: JudgedClass) -> tuple[object, ...]:
 def _remarks(rows: Sequence[JudgedClass]) -> Iterable[str]:
     """Assumptions and marks, each once, with the classes it is about."""
     about: dict[str, list[int]] = defaultdict(list)
+    # Then the line on the columns has it.
+    all_in_job = all(row.in_job or row.measured_ns is None for row in rows)
     for row in rows:
-        marks = (mark.text for mark in row.marks)
-        assumed = () if row.roof is None else (note.text for note in row.roof.assumptions)
+        marks = (mark.text for mark in row.marks if mark.code != IN_JOB or not all_in_job)
+        assumed = () if row.roof is None else _assumed(row.roof.assumptions)
         for text in (*marks, *assumed, *((row.why,) if row.why else ())):
             about[text].append(row.class_id)
     for text, ids in about.items():
-        which = f"class{'es' * (len(ids) > 1)} {compact_ranges(ids)}"
-        which = "all classes" if len(ids) == len(rows) > 1 else which
-        yield f"{which}: {text.rstrip('.')}."
+        yield f"{_which_classes(ids, rows)}: {text.rstrip('.')}."
 
 
-def basis_words(found: Breakdown) -> str:
-    """What the collective time of a run is of."""
-    left = ""
-    if found.left_out:
-        left = f"; {count(found.left_out, 'class', 'classes')} without kernel times left out"
-    return _BASES[found.basis] + left
+def _assumed(notes: Sequence[Note]) -> Iterable[str]:
+    """What a reachable speed assumes of this job; `collscope roofline` has its derivation."""
+    return (
+        note.text for note in notes if note.code not in _DERIVATION or note.values.get("assumed")
+    )
 
 
-def _breakdown_table(found: Breakdown) -> Table:
-    """Parts in ms of the traces, as their other tables; of all calls in device seconds."""
-    traced = found.basis is Basis.TRACED
-    unit, ns_per_unit = ("ms", 1e6) if traced else ("device s", 1e9)
-    columns = [("part", TEXT), (unit, NUMBER), ("%", NUMBER), ("from", TEXT)]
-    total_ns = found.device_ns
-    rows = [
-        (name, scaled(ns, ns_per_unit), _tenths(None if ns is None else ns / (total_ns or 1)), why)
-        for name, ns, why in _parts(found)
-    ]
-    source = "over all devices" if not traced else None
-    return table(columns, [*rows, ("collective time", total_ns / ns_per_unit, "100.0", source)])
-
-
-def _tenths(ratio: float | None) -> str | None:
-    return None if ratio is None else f"{100 * ratio:.1f}"
-
-
-def _parts(found: Breakdown) -> Iterable[tuple[str, float | None, str]]:
-    """Name, ns, and what they were computed from or why they are not known."""
-    in_job = found.basis in (Basis.IN_JOB, Basis.TRACED)
-    no_roof = f"not known: name the system ({_NAME_SYSTEM})"
-    if found.roofs:
-        no_roof = "not known: nothing measured on GPUs (collscope replay, collscope ingest csv)"
-    contention = "not known: no replay; contained in tunable" if in_job else _INSIDE
-    if found.compared:
-        contention = "transfer in the job - measured alone"
-    yield "wait", found.wait_ns, "kernel time before the last rank arrived" if in_job else _INSIDE
-    yield "contention", found.contention_ns, contention
-    if found.unknown_ns:
-        yield "wait or transfer", found.unknown_ns, "calls that are not in every rank's trace"
-    tunable = no_roof if found.tunable_ns is None else "measured - reachable"
-    yield "tunable", found.tunable_ns, tunable
-    yield "reachable", found.roof_ns, no_roof if found.roof_ns is None else "reachable x calls"
-    rest = "transfer of classes without a reachable speed"
-    if found.basis is not Basis.TRACED:
-        rest = "classes that were not measured, or have no reachable speed"
-    yield "unjudged", found.unjudged_ns, rest
+def _no_roof_why(judged_run: Judgement) -> str:
+    """Why no class has a reachable speed though a system is known; empty: it is not known."""
+    notes = [note for note in judged_run.notes if note.code == "no_ceiling"]
+    return "not known: no class has a reachable speed" if notes else ""
 
 
 def _uplift(found: Uplift, which: str, report: Report) -> Iterable[str | Item]:
@@ -419,13 +396,9 @@ def _uplift(found: Uplift, which: str, report: Report) -> Iterable[str | Item]:
     if found.gain_skewed_low is not None and found.gain_skewed_high is not None:
         low, high = map(shorter_by, (found.gain_skewed_low, found.gain_skewed_high))
         lines.append(
-            f"{_between(low, high)} shorter without the waiting "
-            "of skewed kernels (transfers at the reachable speed, or three times slower)"
+            f"{_between(low, high)} shorter if kernels that take too long only transfer: at the "
+            "reachable speed, or three times slower"
         )
-    free = "if transfers took no time, with waiting and compute as now"
-    if not found.in_job:
-        free = "if collectives took no time, with compute as now"
-    lines.append(f"{_at_most(found)} shorter {free}")
     lines.append(f"denominator: {fraction_words(found.fraction, report.shares)}")
     lines += [f"assumed: {note.text}" for note in found.assumptions]
     shorter, between = shorter_words(found)
@@ -436,9 +409,13 @@ def _uplift(found: Uplift, which: str, report: Report) -> Iterable[str | Item]:
 
 def largest_message(kernel: ProfileKernel) -> str:
     """Where the largest message comes from that a kernel can serve."""
+    size = format_size(kernel.served_bytes)
     if kernel.served_class is None:
-        return "RCCL's stock MSCCL algorithms, if no other algorithm files are used"
-    return f"class {kernel.served_class}"
+        return (
+            f"RCCL's stock MSCCL algorithms use it for at most {size} (if no other algorithm files "
+            "are used)"
+        )
+    return f"its largest message ({size}) is of class {kernel.served_class}"
 
 
 def _kernel_table(rows: Sequence[ProfileKernel]) -> Table:
@@ -553,11 +530,3 @@ def _has_no_lower_end(found: Uplift) -> bool:
         note.code == "judged_in_job" and note.values["classes"] == note.values["of"]
         for note in found.assumptions
     )
-
-
-def most_words(found: Uplift) -> str:
-    """The upper end of that, as `shorter_words` has it."""
-    if found.low is None or found.high is None:
-        return shorter_words(found)[0]
-    low, high = shorter_by(found.low), shorter_by(found.high)
-    return f"{100 * high:.{decimals(100 * low, 100 * high)}f} %"

@@ -12,6 +12,7 @@ from collscope.errors import InputError, NoVerdictError, UsageError
 from collscope.ingest.match import reading
 from collscope.model import CollectiveClass
 from collscope.reports.compare.sides import Runs, name_traced_runs
+from collscope.reports.compare.step_samples import classes_with_transfers
 from collscope.reports.waiting.traced_run import read_facts, read_traced_run
 from collscope.timeline.explanation.explain import ExplainedPart, Explanation, explain
 from collscope.timeline.recorded_job import RecordedJob
@@ -65,7 +66,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     host_pace: float | None
     # One run does not show it: compute alone is assumed to be equally fast in both.
     slowdown_assumed: bool
-    # whose transfers were swapped, the largest change first; old: in the first run
+    # whose transfers were swapped, the largest change first; old: in the first run. Times of a call
+    # are those of `check`: the mean in each step, then the median over the steps
     classes: tuple[ChangedClass, ...]
     causes: tuple[RunCause, ...] = ()  # of either run, as `report` names them; the second's first
     kernels: tuple[ChangedKernel, ...] = ()  # that differ by over 1 % of a step, on each rank
@@ -109,11 +111,30 @@ def explain_runs(db: Path, names: Sequence[str]) -> Explained:
     found = explain(first, second)
     if found is None:
         raise NoVerdictError("compare --explain: the traces hold no step. Record several steps.")
+    answer = explained(db, names, (first, second), found)
     return replace(
-        explained(db, names, (first, second), found),
+        answer,
+        classes=tuple(_with_times_of_check(answer.classes, first, second)),
         causes=tuple(_of_either(names, diagnosed)),
         kernels=kernel_changes(first, second),
     )
+
+
+def _with_times_of_check(
+    classes: Sequence[ChangedClass], first: RecordedJob, second: RecordedJob
+) -> Iterator[ChangedClass]:
+    """Classes with the transfer of a call as `check` and `compare` have it, where both do."""
+    before, after = (
+        classes_with_transfers("", run, [run.calls.classes[k] for k in run.calls.class_])[0]
+        for run in (first, second)
+    )
+    for row in classes:
+        key = replace(row.collective_class, count=None)
+        if key in before and key in after:
+            times = before[key].samples.time_ns, after[key].samples.time_ns
+            yield replace(row, old_ns=times[0], new_ns=times[1])
+        else:
+            yield row
 
 
 def _of_either(names: Sequence[str], causes: Sequence[tuple[Cause, ...]]) -> Iterator[RunCause]:

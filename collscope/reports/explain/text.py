@@ -36,10 +36,11 @@ _DOUBTS = {
     "spread": "variation of the transfers",
     "unswapped": "collectives not comparable",
 }
-_MEDIANS = (
-    "The simulation gives each run the transfers of the other. Times are medians over these calls."
+_TRANSFER = (
+    "us: transfer of a call, as in collscope check. It is the mean in each step, then the median "
+    "over the steps."
 )
-_MEANS = "They are means where the size is unknown: such a row mixes calls of several sizes."
+_MIXED = "A row of unknown size mixes calls of several sizes."
 _OF_A_STEP = "launches, ms: of one step; ms is the summed time of these launches."
 # Parts smaller than this share of the largest one, or of the step, are left to the table.
 _NOTABLE, _SMALL = 0.2, 0.01
@@ -95,7 +96,7 @@ def _sections(explanation: Explained) -> list[Section]:
     sections.append(Section("Basis", tuple(_basis(explanation))))
     if explanation.classes:
         mixed = any(c.collective_class.size_bytes is None for c in explanation.classes)
-        words = " ".join((_MEDIANS, *((_MEANS,) if mixed else ())))
+        words = " ".join((_TRANSFER, *((_MIXED,) if mixed else ())))
         body = (_class_table(explanation), words)
         sections.append(Section("Transfers of collectives in both runs", body))
     return sections
@@ -130,8 +131,8 @@ def _answer(explanation: Explained) -> Iterator[str]:
         )
     if abs(difference) < STARTS * hypot(one.step_ns, other.step_ns):
         yield (
-            f"Two runs with equal settings differ by about {100 * STARTS:.0f} % of a step. This"
-            " difference may be no more than run-to-run variation."
+            f"We assume that two runs with equal settings differ by {100 * STARTS:.0f} % of a step."
+            " This difference may be no more than run-to-run variation."
         )
 
 
@@ -150,10 +151,13 @@ def _meanings(explanation: Explained) -> Iterator[str]:
     one, other = explanation.first, explanation.second
     yield from _profiler_or_host(explanation)
     yield (
-        f"A part shows how much longer (+) or shorter (-) a step of '{one.run}' becomes with that"
+        f"ms a step: how much longer (+) or shorter (-) a step of '{one.run}' becomes with that"
         f" part of '{other.run}'. The parts and the unexplained time add up to the difference."
-        " docs/compare-and-check.md explains how parts and ranges are computed."
+        " low to high: estimated range of the part (docs/compare-and-check.md)."
     )
+    (profiler,) = (p for p in explanation.parts if p.part == "profiler")
+    if profiler.ns == profiler.low_ns == profiler.high_ns == 0:
+        yield "Profiler overhead is 0 here, because faster hosts would shorten neither step."
     yield (
         f"Both steps were recorded with the profiler: '{one.run}' is the mean of"
         f" {count(one.steps, 'step')}, '{other.run}' of {count(other.steps, 'step')}."
@@ -282,8 +286,8 @@ def _narrowed_by(explanation: Explained, doubt: str) -> str:
             " over more steps, so that its kernels run both alone and overlapped."
         ),
         "starts": (
-            f"two runs with equal settings differ by about {100 * STARTS:.0f} % of a step. Start"
-            " and record both jobs several times."
+            f"we assume that two runs with equal settings differ by {100 * STARTS:.0f} % of a step."
+            " Start and record both jobs several times."
         ),
         "clock": (
             "a GPU at its power cap computes faster when it waits more. Traces do not hold its"
@@ -299,8 +303,8 @@ def _narrowed_by(explanation: Explained, doubt: str) -> str:
 
 
 def _part_table(explanation: Explained) -> Table:
-    columns = [("part", TEXT), ("ms a step", NUMBER), ("from ms", NUMBER), ("to ms", NUMBER),
-               ("range mostly from", TEXT)]  # fmt: skip
+    columns = [("part", TEXT), ("ms a step", NUMBER), ("low ms", NUMBER), ("high ms", NUMBER),
+               ("main source of the range", TEXT)]  # fmt: skip
     rows = [
         (_PARTS[name], *(None if v is None else _ms(v) for v in values),
          None if widest is None else _DOUBTS[widest])
@@ -312,10 +316,11 @@ def _part_table(explanation: Explained) -> Table:
 def _basis(explanation: Explained) -> Iterator[str]:
     one, other = explanation.first, explanation.second
     yield (
-        f"Self-check: the simulated '{one.run}' with all parts of '{other.run}' takes"
-        f" {one.reached_ns / 1e6:.2f} ms; recorded: {other.step_ns / 1e6:.2f} ms. The simulated"
-        f" '{other.run}' with all parts of '{one.run}' takes {other.reached_ns / 1e6:.2f} ms;"
-        f" recorded: {one.step_ns / 1e6:.2f} ms."
+        f"Self-check: '{one.run}', simulated with all parts of '{other.run}', takes"
+        f" {one.reached_ns / 1e6:.2f} ms a step; '{other.run}' was recorded with"
+        f" {other.step_ns / 1e6:.2f} ms. '{other.run}', simulated with all parts of '{one.run}',"
+        f" takes {other.reached_ns / 1e6:.2f} ms; '{one.run}' was recorded with"
+        f" {one.step_ns / 1e6:.2f} ms."
     )
     if explanation.host_pace is None:
         yield "Host speed is unknown: no two launches follow each other in both runs."
@@ -337,8 +342,8 @@ def _basis(explanation: Explained) -> Iterator[str]:
         )
     elif one.slowdown is None:
         yield (
-            "No kernel ran both alone and overlapped with a collective. The slowdown of overlapped"
-            " compute counts as compute."
+            "How much collectives slow down overlapped compute is not known: no kernel ran both"
+            " alone and overlapped. This slowdown is part of 'compute kernels'."
         )
     groups = max(one.groups_inferred, other.groups_inferred)
     if groups:
@@ -360,18 +365,19 @@ def _hidden(explanation: Explained) -> str:
     assert explanation.host_pace is not None
     (host,) = (p.ns or 0 for p in explanation.parts if p.part == "host")
     adds = abs(host) >= _SMALL * explanation.first.step_ns
-    return "" if adds or abs(explanation.host_pace - 1) <= STARTS else " GPU work hides this."
+    alike = abs(explanation.host_pace - 1) <= STARTS
+    return "" if adds or alike else " GPU work hides the difference."
 
 
 def _class_table(explanation: Explained) -> Table:
     columns = [("op", TEXT), ("type", TEXT), ("size", NUMBER), ("ranks", NUMBER),
-               ("calls", NUMBER), (f"{explanation.first.run} us", NUMBER),
+               (f"{explanation.first.run} us", NUMBER),
                (f"{explanation.second.run} us", NUMBER)]  # fmt: skip
     return table(
         columns,
         [
             (key.op.value, key.datatype and key.datatype.value,
-             None if key.size_bytes is None else format_size(key.size_bytes), key.nranks, c.calls,
+             None if key.size_bytes is None else format_size(key.size_bytes), key.nranks,
              None if c.old_ns is None else c.old_ns / 1000, c.new_ns / 1000)
             for c in explanation.classes for key in [c.collective_class]
         ],

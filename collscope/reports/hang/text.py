@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from collscope.reports.rendering.formats import to_readable
@@ -45,7 +46,11 @@ _RECORD = (
     "For the next run, set TORCH_FR_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1 and "
     "TORCH_NCCL_ENABLE_TIMING=1 on every rank."
 )
+_OF_GROUP = re.compile(r"(\w+) (\d+) of group (.+)")
+_MEMBERS = re.compile(r" \[(\d[\d, …]*)\]")
+_TRANSFER = re.compile(r": (\d+) to (\d+)$")
 _NAMED = 8  # ranks
+_COUNTED = 4  # of more ranks the number is printed, too
 _CANDIDATES = 16
 _REASONS = 5
 
@@ -77,9 +82,8 @@ def verdict_lines(verdict: Verdict) -> list[tuple[str, str]]:
             more = _more(verdict.candidates, _CANDIDATES)
             lines.append(("Candidates", f"{_ranks(len(verdict.candidates))} {ranks}{more}."))
     if verdict.op is not None:
-        number = "" if verdict.seq is None else f" {verdict.seq}"
-        kind = "" if (verdict.group or "").startswith("process group") else "group "
-        group = "" if verdict.group is None else f" of {kind}{verdict.group}"
+        number = "" if verdict.seq is None else f", call {verdict.seq}"
+        group = "" if verdict.group is None else f" of {_group(verdict.group)}"
         lines.append(("Call that hangs", f"{verdict.op}{number}{group}."))
     if verdict.frames:
         lines.append(_code(verdict))
@@ -100,8 +104,9 @@ def verdict_lines(verdict: Verdict) -> list[tuple[str, str]]:
 
 
 def _code(verdict: Verdict) -> tuple[str, str]:
-    """Where the call was made, and by which rank."""
-    places = f"{' < '.join(verdict.frames[:3])} (innermost first)."
+    """Where the job's code made the call, and by which rank; JSON has PyTorch's frames, too."""
+    frames = [frame for frame in verdict.frames if "/torch/" not in frame] or verdict.frames
+    places = f"{', called from '.join(frames[:3])}."
     rank = verdict.frames_rank
     if rank is None:
         return "Code of the call", places
@@ -110,26 +115,42 @@ def _code(verdict: Verdict) -> tuple[str, str]:
 
 
 def _last_completed(verdict: Verdict) -> tuple[str, str]:
+    last = verdict.last_completed or ""
     where = f" on rank {verdict.who[0].rank}" if verdict.who else ""
-    other_group = not (verdict.last_completed or "").endswith(f" of group {verdict.group}")
+    other_group = not last.endswith(f" of group {verdict.group}")
     counted = " Each group counts its own calls." if other_group else ""
-    return "Last completed call", f"{verdict.last_completed}{where}.{counted}"
+    call = _OF_GROUP.fullmatch(last)
+    if call is not None:
+        last = f"{call[1]}, call {call[2]} of {_group(call[3])}"
+    return "Last completed call", f"{last}{where}.{counted}"
+
+
+def _group(name: str) -> str:
+    """A group of ranks, with its members where the name lists them.
+
+    >>> _group("1 [0, 1, 2, 3]"), _group("process group 2"), _group("3 [0, … 63]: 1 to 2")
+    ('group 1 (ranks 0 to 3)', 'process group 2', 'group 3 (ranks 0, … 63), from rank 1 to rank 2')
+    """
+    kind = "" if name.startswith("process group") else "group "
+    return kind + _TRANSFER.sub(r", from rank \1 to rank \2", _MEMBERS.sub(_members, name))
+
+
+def _members(found: re.Match[str]) -> str:
+    listed = found[1]
+    return f" (ranks {listed if '…' in listed else _ranges([int(r) for r in listed.split(',')])})"
 
 
 def _waiting(waiting: Waiting) -> str:
     several = "s" * (waiting.ranks > 1)
     who = f"{waiting.ranks:,} rank{several}"
     if waiting.which:
-        total = f" ({who})" if several else ""
+        total = f" ({who})" if waiting.ranks > _COUNTED else ""
         who = f"rank{several} {_ranges(waiting.which)}{total}"
     if not waiting.groups:
         return f"{who}."
-    names = ", ".join(waiting.groups[:3]) + _more(waiting.groups, 3)
-    kind = f"group{'s' * (len(waiting.groups) > 1)} "
-    if waiting.groups[0].startswith("process group"):
-        kind = ""
+    names = ", ".join(map(_group, waiting.groups[:3])) + _more(waiting.groups, 3)
     calls = "calls" if several else "a call"
-    return f"{who}, in {calls} of {kind}{names}."
+    return f"{who}, in {calls} of {names}."
 
 
 def _ranges(ranks: Sequence[int]) -> str:

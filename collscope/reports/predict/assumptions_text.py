@@ -38,7 +38,7 @@ def _of_times(basis: Basis) -> Iterator[Note]:
         yield Note(
             "other_class",
             {"classes": classes, "mark": mark.of.value},
-            f"{count(classes, 'new time', 'new times')}: {mark_words(mark)}.",
+            f"{count(classes, 'class gets', 'classes get')} new times although {mark_words(mark)}.",
         )
 
 

@@ -132,13 +132,13 @@ def _answer(report: PredictionReport) -> Iterable[str]:
     yield from _itself(report)
     yield (
         f"Simple estimate: {in_range(report, report.simple_ns)} ms, "
-        f"{change_words(report, report.simple_ns)}. It removes exposed transfer time and "
-        "changes nothing else."
+        f"{change_words(report, report.simple_ns)}. It only subtracts the "
+        "change of exposed transfer time."
     )
     error = report.simulated_ns / report.recorded_ns - 1
     yield (
-        f"Self-check: the simulated recorded step takes {ms(report.simulated_ns)} ms; with "
-        f"the profiler it took {ms(report.recorded_ns)} ({100 * error:+.1f} %). "
+        f"Self-check: simulated without a change, the step takes {ms(report.simulated_ns)} ms. It "
+        f"was recorded with {ms(report.recorded_ns)} ms ({100 * error:+.1f} %). "
         f"{_starts(report)}Idle time without a known cause is "
         f"{100 * report.knowledge.idle_unexplained:.1f} % of a step. Step time: mean of "
         f"{count(report.steps, 'step')} of the slowest of {count(report.ranks, 'rank')}, "
@@ -236,15 +236,14 @@ def _starts(report: PredictionReport) -> str:
     if report.starts_off_ns is None:
         return ""
     text = (
-        "Half of its collectives start at most "
-        f"{100 * report.starts_off_ns / report.recorded_ns:.1f} % of a step before or after "
-        "their recorded start"
+        "In the simulation, half of the collectives start within "
+        f"{100 * report.starts_off_ns / report.recorded_ns:.1f} % of a step of their recorded start"
     )
     if report.other_starts_off_ns is not None:
         off = 100 * report.other_starts_off_ns / report.recorded_ns
         text += (
-            f"; with {origin_words(report.times_from)}, half start at most {off:.1f} % of a step "
-            "before or after their start there"
+            f"; with {origin_words(report.times_from)}, within {off:.1f} % of their recorded start "
+            "there"
         )
     return f"{text}. "
 
@@ -294,8 +293,8 @@ def _table(changes: Iterable[ChangedClass]) -> Table:
         ("type", TEXT),
         ("size", NUMBER),
         ("calls", NUMBER),
-        ("old us", NUMBER),
-        ("new us", NUMBER),
+        ("before us", NUMBER),
+        ("after us", NUMBER),
     ]
     return table(
         columns,

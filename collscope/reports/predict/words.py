@@ -16,7 +16,7 @@ def origin_words(origin: TimesFrom) -> str:
         "measurements": f"measurements with label {origin.name}",
         "traces": f"the collectives of run {origin.name}",
         "system": f"the reachable speed of {origin.name}",
-        "ceiling": origin.name,
+        "ceiling": f"collectives at the speed '{origin.name}'",
     }[origin.kind]
     return words if origin.against is None else f"{words} against {origin_words(origin.against)}"
 

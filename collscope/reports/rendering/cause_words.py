@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from collscope.timeline.step_causes.tolerances import REACHED
+from collscope.timeline.step_causes.tolerances import FAR_BELOW_REACHABLE, REACHED
 from collscope.units import figure
 
 if TYPE_CHECKING:
@@ -104,6 +104,23 @@ def _taken(cause: Cause, shown: Evidence) -> str:
     )
 
 
+def _slow_calls(cause: Cause, shown: Evidence) -> str:
+    """The worst class, the transfer of all slow calls, and the speed that the saving assumes."""
+    several = shown.count != 1
+    other = float(shown.detail) - shown.count
+    below = f"below {100 * FAR_BELOW_REACHABLE:.0f} %"
+    who = f"Calls {below}"
+    if other >= 1:
+        calls = "call" if other == 1 else "calls"
+        who = f"{'These' if several else 'It'} and {figure(other)} other {calls} {below}"
+    return (
+        f"{shown.name} ({figure(shown.count)} call{'s' * several} a step) reaches "
+        f"{100 * shown.usual:.0f} % of the bandwidth reachable on this system. {who} take "
+        f"{ms(shown.ms)} ms a step; the saving assumes that they then reach {100 * REACHED:.0f} to "
+        "100 %."
+    )
+
+
 _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
     "host_gaps": _gaps,
     "extra_kernels": _extra,
@@ -116,12 +133,7 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
     ),
     "setting": _setting,
     "transport": _setting,
-    "slow_calls": lambda _, e: (
-        f"{e.name} ({figure(e.count)} call{'s' * (e.count != 1)} a step) reaches "
-        f"{100 * e.usual:.0f} % of the bandwidth reachable on this system. All slow calls of a "
-        f"step take {ms(e.ms)} ms now; the saving assumes {100 * REACHED:.0f} to 100 % of that "
-        "bandwidth."
-    ),
+    "slow_calls": _slow_calls,
     "turns": lambda _, e: (
         f"Different ranks compute longest in turn, by {100 * e.count:.0f} % on average."
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -14,6 +14,7 @@ from collscope.writing import one_line, visible
 # goes on in further lines.
 TEXT, PATH, NAME, WORD, NUMBER, BAR = "text", "path", "name", "word", "number", "bar"
 PROSE = "prose"
+UNKNOWN = "-"  # cell of a missing value
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -63,6 +64,31 @@ def table(
     )
 
 
+def without_unknown(found: Table, titles: Collection[str]) -> Table:
+    """The table without those columns of these titles that hold no value.
+
+    >>> rows = table([("class", NUMBER), ("nodes", NUMBER)], [(1, None), (2, None)])
+    >>> [column.title for column in without_unknown(rows, {"class", "nodes"}).columns]
+    ['class']
+    """
+    kept = [
+        place
+        for place, column in enumerate(found.columns)
+        if column.title not in titles or any(row[place] != UNKNOWN for row in found.rows)
+    ]
+    return Table(
+        tuple(found.columns[place] for place in kept),
+        tuple(tuple(row[place] for place in kept) for row in found.rows),
+        found.origins,
+    )
+
+
+def legend(found: Table, meanings: Mapping[str, str]) -> str:
+    """What the columns of a table mean, of those that it has, in one line."""
+    titles = {column.title for column in found.columns}
+    return " ".join(f"{title}: {text}." for title, text in meanings.items() if title in titles)
+
+
 def cell(value: object) -> str:
     """Text of one value.
 
@@ -70,7 +96,7 @@ def cell(value: object) -> str:
     ('-', 'yes', '12', '0.01235', '123457')
     """
     if value is None:
-        return "-"
+        return UNKNOWN
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -155,8 +155,8 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
                 f"{100 * host:.0f} % of a step here"
             )
             return (
-                "Each run was recorded once: the variation between recordings of one job is "
-                f"assumed, not measured: {100 * LAUNCH_NOISE:.0f} % of a transfer, "
+                "Each run was recorded once. So the variation between recordings of one job is "
+                f"assumed: {100 * LAUNCH_NOISE:.0f} % of a transfer, "
                 f"{100 * STARTS:.0f} % of a step{extra * (host >= 0.05)}"
             )
         case Damaged():

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collscope.reports.compare.answer import PartCell, PartComparison, TracedParts, TracedSteps
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, scaled, table
 from collscope.reports.tolerances import TOTAL_THRESHOLD
+from collscope.timeline.tolerances import HOST_STARTS, STARTS
 from collscope.units import count
 
 PAIRED = (
@@ -17,6 +18,7 @@ PAIRED = (
     "medians over the rounds."
 )
 
+_LONGEST_LABEL = 20  # of a label in a column's heading
 _MOST_CLASSES = 20  # rows of a table
 _NARROW = 1.1  # most / least of a step that needs no advice
 _PARTS = {
@@ -36,10 +38,9 @@ _STEP_FROM = {
     "given": "as given at ingest",
 }
 _PARTS_NOTE = (
-    "us a step. The step is the mean of the rank with the longest steps; all other rows are means "
-    "over steps and ranks. All rows but the second are as recorded, with the profiler. Waiting is "
-    "summed over the collectives. The variation of waiting, exposed and idle time between "
-    "two recordings is not known, so they have no interval."
+    "Times are us a step. The step is the mean on the rank with the longest steps. The other rows "
+    "are means over steps and ranks, so they do not add up to the step. Waiting is summed over the "
+    "collectives. A row has no interval where its variation between recordings is not known."
 )
 _RANKS_NOTE = (
     "Ranks whose change differs from the mean over the ranks by more than "
@@ -47,9 +48,16 @@ _RANKS_NOTE = (
 )
 
 
+def heading_names(labels: Sequence[str], instead: Sequence[str]) -> dict[str, str]:
+    """Names of the labels for headings; others where one is too long."""
+    if max(map(len, labels)) <= _LONGEST_LABEL:
+        return {label: label for label in labels}
+    return dict(zip(labels, instead, strict=True))
+
+
 def runs_words(traced: TracedParts) -> str:
     """What the steps of each run are."""
-    return f"Profiled steps are compared: {'; '.join(map(_run, traced.runs))}."
+    return f"The steps were recorded with the profiler. {'; '.join(map(_run, traced.runs))}."
 
 
 def _run(run: TracedSteps) -> str:
@@ -113,9 +121,8 @@ def _profiler(traced: TracedParts) -> Iterator[str]:
 
 def _kernels(traced: TracedParts, short: Mapping[str, str], ratios: bool) -> Iterator[str | Table]:
     yield (
-        "Kernel time with waiting, us a step, the mean over the ranks. A rank's kernel can end "
-        "before the call does on the last rank, so it can be shorter than the transfer. There is "
-        "no interval, because the variation of waiting is not known."
+        "Times are us a step, with waiting, and means over the ranks. A transfer ends on its last "
+        "rank. Kernels of other ranks may end earlier, so their mean can be below the transfer."
     )
     columns = [("class", TEXT), ("size B", NUMBER), ("ranks", NUMBER)]
     for place, label in enumerate(short.values()):
@@ -196,16 +203,17 @@ def without_profiler(
         *(f"a step of '{run}' {low:.1f} to {high:.1f} ms" for run, low, high in others),
     ))  # fmt: skip
     against = ", ".join(
-        f"a step of '{run}' takes {ratio[0]:.2f} to {ratio[1]:.2f} times"
+        f"'{run}' takes {ratio[0]:.2f} to {ratio[1]:.2f} times"
         for (run, _, _), ratio in zip(others, ratios, strict=True)
         if ratio is not None
     )
     if against:
-        against = f" The ratio of the two, at 95 %: {against} as long as a step of '{first}'."
+        against = f" Compared with each other, {against} as long as '{first}' (95 %)."
     return (
-        "Steps without the profiler are estimated, not measured: host work may take less time than "
-        "recorded, GPU work as long as recorded. With run-to-run variation, "
-        f"{ranges}.{against}"
+        f"Estimated without the profiler: {ranges}.{against} The traces do not show the profiler's "
+        "cost. The estimate assumes that it slows the hosts and not the GPUs. It includes "
+        f"run-to-run variation: {100 * STARTS:.0f} % of a step, {100 * HOST_STARTS:.0f} % of host"
+        " work."
     )
 
 

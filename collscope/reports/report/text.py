@@ -13,6 +13,7 @@ from collscope.reports.coverage.text import (
     NO_SIZES,
     calls_missing_sentence,
     coverage_section,
+    library_words,
     run_section,
     sizes_remedy,
 )
@@ -30,7 +31,12 @@ from collscope.reports.report.answer import Evidence, Finding, Report, counts_ar
 from collscope.reports.share.answer import Bound, Share, alike, bound_by
 from collscope.reports.share.recorded_text import recorded_sentences
 from collscope.reports.share.text import MOST_PROFILES, share_section, share_sentence, traced_shares
-from collscope.reports.tolerances import IDLE_PERCENT
+from collscope.reports.tolerances import (
+    COMMUNICATION_BOUND_PERCENT,
+    COMPUTE_BOUND_PERCENT,
+    COPY_BOUND_PERCENT,
+    IDLE_PERCENT,
+)
 from collscope.reports.verdict.answer import BOUND_IN_DOUBT, KERNELS_IN_DOUBT
 from collscope.reports.verdict.text import section
 from collscope.reports.waiting.first_lines_text import (
@@ -45,6 +51,14 @@ from collscope.reports.waiting.first_lines_text import (
 from collscope.reports.waiting.text import timeline_section
 from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import count, format_size, format_time
+
+_FAR_MORE = 2  # kernels of a profile / one a call and rank
+_BOUND_RULES = {
+    Bound.COMMUNICATION: f"collectives take at least {COMMUNICATION_BOUND_PERCENT:g} % of GPU time",
+    Bound.COMPUTE: f"collectives take at most {COMPUTE_BOUND_PERCENT:g} % of GPU time, and compute "
+    f"kernels at least {100 - COPY_BOUND_PERCENT:g} %",
+    Bound.COPIES: f"copies take at least {COPY_BOUND_PERCENT:g} % of GPU time",
+}  # as `bound_by` decides
 
 
 def sections(report: Report, shown: Report | None = None) -> tuple[Section, ...]:
@@ -66,13 +80,15 @@ def sections(report: Report, shown: Report | None = None) -> tuple[Section, ...]
         Section("Run", tuple(run_section(report))),
         Section("Coverage", tuple(coverage_section(report))),
     )
-    if not measured_only(report):
-        return found
     # sections that could only say that they hold nothing
-    empty = {"Verdict", "Share of GPU time", "Classes", "Message sizes"}
-    empty |= {"Findings"} if not report.findings else set()
+    empty = {"Classes"} if not report.classes else set()
+    empty |= {"Message sizes"} if not report.histograms else set()
     empty |= {"Communicators"} if not report.communicators else set()
-    empty |= {"Transports and settings"} if not (report.transports or report.settings) else set()
+    fabric = report.transports or report.settings or report.facts
+    empty |= {"Transports and settings"} if not fabric else set()
+    if measured_only(report):
+        empty |= {"Verdict", "Share of GPU time"}
+        empty |= {"Findings"} if not report.findings else set()
     return tuple(section for section in found if section.title not in empty)
 
 
@@ -108,6 +124,7 @@ def _answer(report: Report) -> Iterable[str]:
     if header.communicators or header.calls:
         yield _size(header, at_least=counts_are_lower_bounds(report))
         yield from calls_missing_sentence(report)
+        yield from _part_of_profile(report)
     yield from unjudged_sentence(report.judgement)
     if measured_only(report):
         yield (
@@ -117,13 +134,8 @@ def _answer(report: Report) -> Iterable[str]:
     elif not header.calls:
         yield "No calls: the run has no log with COLL lines (collscope ingest log PATH)."
     if report.classes and report.classes[0].op is not Op.UNKNOWN:
-        yield f"{_first_by(report)}: {_most(report.classes[0])}."
-    if any(row.split_ns for row in report.classes) or (
-        report.classes and all(row.kernel_ns for row in report.classes)
-    ):
         all_timed = all(row.kernel_ns for row in report.classes)
-        time = "kernel time" if all_timed else "transfer and waiting where these are known"
-        yield f"Classes are ordered by {time}, then by bytes."
+        yield f"{_first_by(report)}: {_most(report.classes[0], all_timed=all_timed)}."
 
 
 def no_sizes(report: Report) -> bool:
@@ -180,7 +192,7 @@ def _bound_alone(shares: Sequence[Share], unsure: bool) -> Iterable[str]:
     """What bounds the job, where the line above has the share of the traced time."""
     bound = None if unsure else _common_bound(shares)
     if bound is not None:
-        yield f"{BOUND_WORDS[bound]}, by the share of GPU time on every rank (see that section)."
+        yield f"{BOUND_WORDS[bound]}: on every rank, {_BOUND_RULES[bound]}."
 
 
 def _common_bound(shares: Sequence[Share]) -> Bound | None:
@@ -207,6 +219,17 @@ def _range(shares: Sequence[Share], denominator_words: str) -> str:
     return f"{range_words(shares)} of {denominator_words}{sentence}"
 
 
+def _part_of_profile(report: Report) -> Iterable[str]:
+    """That the logs hold fewer calls than a profile beside them has kernels for."""
+    header, traces = report.header, traced_shares(report)
+    kernels = sum(share.collective_calls for share in report.shares)
+    if header.calls and not traces and kernels > _FAR_MORE * header.calls * (header.ranks or 1):
+        yield (
+            f"The profile has {kernels} kernels of collectives, far more than these calls need: "
+            "the calls are only a part of what the profile covers, or of another job."
+        )
+
+
 def _size(header: Header, *, at_least: bool) -> str:
     """How many calls, on what.
 
@@ -220,7 +243,7 @@ def _size(header: Header, *, at_least: bool) -> str:
         f"{known}{count(header.calls, 'call')} in {classes},"
         f" {bytes_known}{format_size(header.total_bytes)}, on "
     )
-    libraries = f", {', '.join(header.libraries)}" if header.libraries else ""
+    libraries = f", {', '.join(library_words(header))}" if header.libraries else ""
     if header.calls and header.calls == header.calls_without_size:
         calls = f"{known}{count(header.calls, 'call')} in {classes}, sizes not known, on "
     nodes = "nodes not known" if header.nodes is None else count(header.nodes, "node")
@@ -239,14 +262,22 @@ def _first_by(report: Report) -> str:
     return "Class with the most transfer and waiting" if first.split_ns else "Largest class"
 
 
-def _most(row: ClassRow) -> str:
-    # the first class is the largest part of this: time where it is known, else bytes
+def _most(row: ClassRow, *, all_timed: bool) -> str:
+    """A class with what it has the most of.
+
+    all_timed  all classes have a kernel time, so they are ordered by it
+    """
     part = ""
-    if row.kernel_ns:
+    if row.kernel_ns and all_timed:
         part = f", {format_time(row.kernel_ns)} over all ranks"
         if (row.seen_calls or row.calls) < row.calls:
             timed = f"the {row.seen_calls} timed ones take {format_time(row.kernel_ns)}"
             part = f"; {timed} over all ranks"
+    elif row.split_ns:
+        part = (
+            f"; transfer and waiting are known of {row.kernel_calls} and take "
+            f"{format_time(row.split_ns)} over all ranks"
+        )
     elif row.share_of_bytes is not None:
         part = f", {100 * row.share_of_bytes:.1f} % of the run's bytes"
     return f"{class_words(row)}, {count(row.calls, 'call')}{part}"

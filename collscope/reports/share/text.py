@@ -77,13 +77,13 @@ def _one_share(share: Share) -> Iterable[str | Table]:
     if share.warm_up_calls:
         one = share.warm_up_calls == 1
         yield (
-            f"The table includes the kernel{'' if one else 's'} of "
-            f"{count(share.warm_up_calls, 'warm-up call')}, which other sections leave out. "
-            f"{'It was' if one else 'They were'} short here: the traces of other ranks, where "
-            f"{'it was' if one else 'they were'} long, show the warm-up."
+            f"This table includes {count(share.warm_up_calls, 'warm-up call')}, which other "
+            f"sections leave out: {'it was' if one else 'they were'} short on this rank, but long "
+            "on others."
         )
     if share.kernels:
-        yield _family_table(share)
+        if len(share.families) > 1:
+            yield _family_table(share)
         yield _kernel_table(share)
     if share.kernels_total > len(share.kernels):
         more = count(share.kernels_total - len(share.kernels), "more kernel name")

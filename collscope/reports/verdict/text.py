@@ -44,6 +44,7 @@ _BOUND = {
     "host": "host work", "compute": "compute", "collective": "collectives",
     "waiting": "idle time of GPUs",
 }  # fmt: skip
+_RANGES = " Ranges cover what the recording does not show, and run-to-run variation."
 # Causes that a host has.
 _OF_HOSTS = ("late_host", "blocking_sync", "small_calls", "host_bound")
 
@@ -71,11 +72,9 @@ def _perhaps_nothing(cause: Cause, step: StepSummary) -> str:
     if cause.certain or cause.cost.low > 0:
         return ""
     if step.given_ms is not None:
-        return " Possibly it costs nothing: two starts of a job may differ by as much."
-    hidden = "GPU work hides the gap" if cause.cause in _OF_HOSTS else "slow hosts hide it"
-    return (
-        f" Possibly it costs nothing, if {hidden} without the profiler. Pass --step-ms to find out."
-    )
+        return " It may cost nothing: two starts of a job may differ by as much."
+    hidden = "GPU work may hide the gap" if cause.cause in _OF_HOSTS else "slow hosts may hide it"
+    return f" It may cost nothing: without the profiler, {hidden}. Pass --step-ms to find out."
 
 
 def section(verdict: tuple[VerdictEntry, ...], step: StepSummary) -> Section:
@@ -83,7 +82,8 @@ def section(verdict: tuple[VerdictEntry, ...], step: StepSummary) -> Section:
     first, *causes = verdict
     if step.hang is not None:
         blocks = [f"HANG  {first.evidence}", f"The verdict of the hang: {step.hang}"]
-        known = (_basis(step),) if step.recorded_ms is not None else ()
+        basis = _basis(step, ranges=_RANGES * bool(causes))
+        known = (basis,) if step.recorded_ms is not None else ()
         return Section("", (*blocks, *map(_item, causes), *known))
     if first.cause == "unknown":
         return Section("", (f"NOT KNOWN  {first.evidence}", f"Next: {first.advice}"))
@@ -94,7 +94,7 @@ def section(verdict: tuple[VerdictEntry, ...], step: StepSummary) -> Section:
         )
     look = f"To see it on a timeline, in ui.perfetto.dev: {step.look}"
     head = f"{title(first).upper()}  {length}"
-    return Section("", (head, *map(_item, verdict), look, _basis(step)))
+    return Section("", (head, *map(_item, verdict), look, _basis(step, ranges=_RANGES)))
 
 
 def _item(entry: VerdictEntry) -> Item:
@@ -123,14 +123,14 @@ def _nothing(step: StepSummary) -> VerdictEntry:
     unseen = step.world is not None and step.world > step.ranks
     noise = "run-to-run variation"
     if step.steps > 1:
-        noise += f" (among the {step.steps} whole steps and between two starts)"
+        noise += f" (among the {step.steps} whole steps, and usual between two starts of a job)"
     advice = f"{NOTHING_TO_FIX} The report shows what faster collectives would save."
     recorded = step.recorded_ms or 0.0
     if step.bound == "host" and step.given_ms is not None and step.given_ms < recorded:
         advice = (
-            "The hosts bound the recorded step, but the profiler takes "
-            f"{100 * (1 - step.given_ms / recorded):.0f} % of it. The report shows what faster "
-            "collectives would save."
+            "The hosts limit the recorded step, but "
+            f"{100 * (1 - step.given_ms / recorded):.0f} % of it is the profiler, so they may not "
+            "limit the job. The report shows what faster collectives would save."
         )
     slow_hosts = step.bound == "host" and step.given_ms is None
     if slow_hosts:
@@ -172,7 +172,11 @@ def _bound(step: StepSummary) -> str:
     return f"{step.bound_percent:.0f} % of its critical path is {_BOUND[step.bound]}"
 
 
-def _basis(step: StepSummary) -> str:
+def _basis(step: StepSummary, *, ranges: str = "") -> str:
+    """What the verdict is based on.
+
+    ranges  what its ranges cover; empty: it has none
+    """
     of = f" of {step.world}" if step.world and step.world > step.ranks else ""
     activities = "CPU and CUDA activities" if step.cpu_activities else "CUDA activities"
     without = "pass the step time without the profiler as --step-ms"
@@ -180,4 +184,4 @@ def _basis(step: StepSummary) -> str:
         without = f"{ms(step.given_ms)} ms a step without the profiler, as given"
     steps = count(step.steps, "whole step")
     ranks = f"{step.ranks}{of} ranks" if of else count(step.ranks, "rank")
-    return f"Basis: {steps}, {ranks}, {activities}; {without}."
+    return f"Basis: {steps}, {ranks}, {activities}; {without}.{ranges}"

@@ -101,11 +101,11 @@ def _step_sentence(steps: Sequence[StepRow], cost: str) -> Iterable[str]:
         return
     longest = max(steps, key=lambda row: row.mean_ns)
     least = min(row.mean_ns for row in steps)
-    which = ", which has the longest" * (len(steps) > 1)
+    which = ", the slowest" * (len(steps) > 1)
     ranks = f"; ranks from {least / 1e6:.2f}" * (least < _ALIKE * longest.mean_ns)
     yield (
         f"A step takes {longest.mean_ns / 1e6:.2f} ms with the profiler (mean of "
-        f"{count(longest.steps, 'step')} of rank {longest.rank}{which}{ranks}). {cost} Measure "
+        f"{count(longest.steps, 'step')} on rank {longest.rank}{which}{ranks}). {cost} Measure "
         "the step time without the profiler, and pass it as --step-ms."
     )
 
@@ -120,12 +120,12 @@ def _cost(timeline: TimelineReport) -> str:
         return f"The cost of {' and '.join(names)} on the host was not measured."
     if timeline.cpu_activities:
         return (
-            "The profiler slows the host: on H200, recording CPU activities made training jobs up "
-            "to 1.64 times as long, and loops of kernel launches 1.16 to 1.52 times."
+            "The profiler slows the host: with CPU activities, training jobs on H200 took up to "
+            "1.64 times as long (docs/validation.md)."
         )
     return (
-        "The profiler slows the host: on H200, recording GPU activities alone made training jobs "
-        "up to 1.42 times as long, and loops of kernel launches 1.06 to 1.26 times."
+        "The profiler slows the host: even with GPU activities alone, training jobs on H200 took "
+        "up to 1.42 times as long (docs/validation.md)."
     )
 
 
@@ -147,24 +147,24 @@ def _split_sentence(
     why = ""
     if timeline.traced is not None:
         why = (
-            f": only {traced_ranks(timeline, timeline.traced.ranks)} "
+            f"only {traced_ranks(timeline, timeline.traced.ranks)} "
             f"{have(timeline.traced.ranks)} a trace, and the rest may be late"
         )
     elif lacking:
-        why = f": {count(lacking, 'call')} {are(lacking)} not in every rank's trace"
+        why = f"{count(lacking, 'call')} {are(lacking)} not in every rank's trace"
+    because = f", because {why}" if why else ""
     if wait + transfer and timeline.world_unknown:
         yield (
             f"{_at_least(wait / kernel_ns)}; {100 * unknown / kernel_ns:.1f} % may be transfer or "
-            f"waiting{why}. The other {100 * transfer / kernel_ns:.1f} % {_if_whole(timeline)}"
+            f"waiting{because}. The other {100 * transfer / kernel_ns:.1f} % {_if_whole(timeline)}"
         )
     elif wait + transfer:
         yield (
-            f"Waiting for the last rank takes {waiting_words(wait, unknown, kernel_ns)} of the "
-            f"kernel time of collectives{why}. {100 * unknown / kernel_ns:.1f} % of that time may "
-            "be waiting or transfer."
+            f"{_at_least(wait / kernel_ns)}. Another {100 * unknown / kernel_ns:.1f} % may be "
+            f"waiting or transfer{because}."
         )
     elif why:
-        yield f"How much of the kernel time of collectives is waiting is not known{why}."
+        yield f"How much of the kernel time of collectives is waiting is not known: {why}."
 
 
 def _at_least(wait: float) -> str:

@@ -69,17 +69,19 @@ def _stop_of_another(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
 def short_late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
     """The same for the first lines, where the finding has the rest."""
     caused = us_or_ms(rank.caused_wait_ns)
+    waits = f"Because of it, the other ranks wait {caused} more"
+    if len(ranks) == 2:
+        waits = f"{_others(rank, ranks).capitalize()} waits {caused} for it"
     return (
         f"Rank {rank.rank} arrives last in {_late_of(rank)}, typically by "
-        f"{us_or_ms(rank.late_typical_ns)}; this costs {_others(rank, ranks)} {caused} of waiting"
-        f"{_in_traces(ranks)}."
+        f"{us_or_ms(rank.late_typical_ns)}. {waits}{_of_traced(rank, ranks)}."
     )
 
 
-def _in_traces(ranks: Sequence[RankWaits]) -> str:
-    """How long the traces are that a sum is over."""
-    span = max((rank.span_ns for rank in ranks if isinstance(rank, RankRow)), default=0)
-    return f" in traces of {us_or_ms(span)}" if span else ""
+def _of_traced(late: RankWaits, ranks: Sequence[RankWaits]) -> str:
+    """How long the traces of the ranks are that wait."""
+    spans = [rank.span_ns for rank in ranks if isinstance(rank, RankRow) and rank.rank != late.rank]
+    return f", of {us_or_ms(sum(spans))} traced{' in all' * (len(spans) > 1)}" if spans else ""
 
 
 def _all_lateness(rank: RankWaits) -> str:
@@ -161,7 +163,7 @@ def no_single_rank(ranks: Sequence[RankWaits]) -> Iterable[str]:
     if late[named - 1] >= MIN_ABOVE_EVEN * everything * named / len(ranks):
         which = [str(rank) for rank in sorted(rank.rank for rank in most[:named])]
         yield (
-            f"No single rank: ranks {', '.join(which[:-1])} and {which[-1]} have "
+            f"No single rank stands out: ranks {', '.join(which[:-1])} and {which[-1]} have "
             f"{100 * late[named - 1] / everything:.0f} % of all lateness."
         )
     else:
@@ -213,18 +215,20 @@ def _why(rank: RankRow, timeline: TimelineReport, verdict: Sequence[VerdictEntry
     other = _others(rank, timeline.ranks)
     gpus = "the GPU of" if len(others) == 1 else "the GPUs of"
     idles = (
-        f"The GPU of rank {rank.rank} idles {us_or_ms(rank.idle_ns)}, {gpus} {other} "
-        f"{_between([o.idle_ns for o in others])}"
+        f"In the whole trace, the GPU of rank {rank.rank} idles for {us_or_ms(rank.idle_ns)}, "
+        f"{gpus} {other} for {_between([o.idle_ns for o in others])}"
     )
     computes = (
-        f"Rank {rank.rank} computes {us_or_ms(rank.compute_ns)}, {other} "
-        f"{_between([o.compute_ns for o in others])}."
+        f"Rank {rank.rank} computes for {us_or_ms(rank.compute_ns)}, {other} for "
+        f"{_between([o.compute_ns for o in others])}"
     )
+    longer = rank.compute_ns > min(one.compute_ns for one in others)
+    computes += "." if longer else f", so rank {rank.rank} does not compute longer."
     match cause.cause:
         case "host":
             return (
-                f"{idles}: for {us_or_ms(cause.idle_host_ns or 0)} the next work was not "
-                f"launched yet, so the host of rank {rank.rank} is late. {computes}"
+                f"{idles}. For {us_or_ms(cause.idle_host_ns or 0)} of its idle time, the next work "
+                f"was not launched yet, so the host of rank {rank.rank} is late. {computes}"
             )
         case "idle":
             return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from collscope.model import parse_op
 from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, scaled, table
 from collscope.reports.rendering.origin import origin
@@ -146,13 +147,12 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
         ),
         (origin("rank_waits", rank=r.rank) for r in shown),
     )  # fmt: skip
-    second = "other" if len(ranks) == 2 else "second-last"
+    behind = "the other rank" if len(ranks) == 2 else "the second-last rank"
     yield (
-        "unknown: waiting or transfer. last in: calls at which the rank arrived last, by more than "
-        f"the clocks' error. typically late: after the {second} "
-        "rank; half of its lateness is in calls where it was this late or later. late % of all: "
-        "its part of the lateness of all ranks. costs others: how much less other ranks would "
-        f"wait {in_time(ranks)}."
+        "unknown: waiting or transfer. last in: calls in which the rank arrived last, by more than "
+        f"the clocks' error. typically late: how far behind {behind} it arrived in these calls "
+        "(the median, weighted by lateness). late % of all: its part of the lateness of all ranks. "
+        f"costs others: how much less other ranks would wait {in_time(ranks)}."
     )
     if len(ranks) > len(shown):
         yield f"{count(len(ranks) - len(shown), 'more rank')} not shown (view rank_waits)."
@@ -319,9 +319,12 @@ def _classes(classes: Sequence[ClassTimeRow]) -> Table:
 
 
 def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
+    roots = any(not parse_op(c.op).synchronises for c in classes)
+    skew = "; it is no waiting where ranks need not wait for each other, as in Broadcast" * roots
     yield (
         "median, min and max: transfers of single calls (the table Classes has means). Skew: from "
-        "the first rank to the last, median. transfer and wait ms: sums over calls and ranks."
+        f"the first rank to the last, median{skew}. transfer and wait ms: sums over calls and "
+        "ranks."
     )
     if len(classes) > _MOST_CLASSES:
         more = count(len(classes) - _MOST_CLASSES, "more class", "more classes")
@@ -329,14 +332,16 @@ def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
     warm_up = sum(c.warm_up for c in classes)
     if warm_up:
         yield (
-            "Excluded as warm-up from all sums of this section and the following ones: "
-            f"{count(warm_up, 'call')} (call_times.warm_up)."
+            f"Excluded as warm-up: {count(warm_up, 'call')}. The tables of this section and all "
+            f"later times leave {'it' if warm_up == 1 else 'them'} out; later counts of calls and "
+            f"bytes include {'it' if warm_up == 1 else 'them'}."
         )
     incomplete = sum(c.incomplete for c in classes)
     if incomplete:
         yield (
             f"{count(incomplete, 'call')} {are(incomplete)} not in every rank's trace: how these "
-            "split into waiting and transfer is not known."
+            "split into waiting and transfer is not known, so transfer and wait leave "
+            f"{'it' if incomplete == 1 else 'them'} out."
         )
     suspect = sum(c.suspect for c in classes)
     if suspect:

@@ -132,7 +132,8 @@ def _slow_calls(job: Job, facts: Facts) -> Iterator[Candidate]:
         Evidence("slow_calls", f"{key.op.value} {size}".strip(),
                  count=float(of_class.sum()) / job.count / ranks,
                  ms=float(transfer[slow].sum()) / job.count / ranks / 1e6,
-                 usual=float(np.median(part[of_class]))),
+                 usual=float(np.median(part[of_class])),
+                 detail=f"{float(slow.sum()) / job.count / ranks:.6g}"),
         changes=(changes[0],), others=tuple(changes[1:]), certain=False,
     )  # fmt: skip
 

@@ -41,9 +41,9 @@ from collscope.timeline.step_causes.waits import (
     slow_copies,
     small_calls,
 )
-from collscope.timeline.step_causes.without import NOTHING, Player, both
+from collscope.timeline.step_causes.without import NOTHING, Player, Reading, both
 from collscope.timeline.step_causes.work import extra_work, longer_kernels
-from collscope.timeline.tolerances import MIN_STEP_REST, STARTS, USUAL
+from collscope.timeline.tolerances import HOST_STARTS, MIN_STEP_REST, STARTS, USUAL
 
 _SINGLE = NormalDist().inv_cdf(0.5 + HELD / 2)  # of one standard error
 # Of a step: a cost is the difference of two starts.
@@ -152,7 +152,11 @@ def _cost(
         return None
     if not sure and not _may_stand_out(job, player, candidate, cost, least, step):
         return None
-    value = float(np.median(cost.all if sure else cost.plain)) - cost.clock / 2
+    # Each unknown has its ends, so the number of readings does not matter. What slow hosts may hide
+    # costs what it does where they do not.
+    value = (max(0.0, low) + high) / 2
+    if not sure and not candidate.recorded:
+        value = float(np.median(cost.plain)) - cost.clock / 2
     hosts = 0.0
     if candidate.fixed is None:
         hosts = player.between_starts(both(gone, candidate.changes[0]))
@@ -191,13 +195,18 @@ def _recurs(job: Job, candidate: Candidate, cost: _Saved) -> bool:
         return False
     if cost.least > MIN_LATENESS_EACH_STEP * min(cost.plain):
         return True
-    taken = candidate.changes[0].host_ns
-    if taken is None:
-        return False
+    lost = _lost(job, candidate.changes[0]).sum(axis=0)
+    return bool(lost.min() > MIN_LATENESS_EACH_STEP * lost.mean())
+
+
+def _lost(job: Job, change: Change) -> Floats:
+    """(traces, steps) ns that hosts lose to what is taken, in each of the counted steps."""
+    taken = np.zeros(len(job.rows)) if change.host_ns is None else change.host_ns
+    found = np.zeros((len(job.rows.ranks), job.counted))
     first = job.count - job.counted
     inside = job.step_of_row >= first
-    lost = np.bincount(job.step_of_row[inside] - first, taken[inside], minlength=job.counted)
-    return bool(lost.min() > MIN_LATENESS_EACH_STEP * lost.mean())
+    np.add.at(found, (job.rows.trace[inside], job.step_of_row[inside] - first), taken[inside])
+    return found
 
 
 def _deviation(lengths: Floats) -> float:
@@ -256,7 +265,7 @@ def _saved(
             without = both(gone, change)
             left = player.left(without, k)[used]
             rest = float(left.mean())
-            mean = _mean_saved(player, candidate, gone, base[used], rest)
+            mean = _mean_saved(player, candidate, gone, reading, base[used], left)
             if gone is NOTHING:
                 found += _others_fast(job, player, candidate, change, k, rest)
             if reading.pace in paces:
@@ -281,18 +290,25 @@ def _saved(
 
 
 def _mean_saved(
-    player: Player, candidate: Candidate, gone: Change, base: Floats, rest: float
+    player: Player,
+    candidate: Candidate,
+    gone: Change,
+    reading: Reading,
+    base: Floats,
+    left: Floats,
 ) -> float:
-    """What a mean step is shorter by; of the given step, where the played ones are far from it.
+    """What the mean step is shorter by in one reading; ns.
 
-    rest  the step without the cause, ns
+    If the GPU bounds the given step although it is longer, its kernels take as much longer.
     """
-    usual, given = float(base.mean()), player.given
-    if gone is not NOTHING or not candidate.recorded or not given or not _off(base, given):
-        return usual - rest
-    if candidate.irregular:  # the shorter a step, the less often something interrupts it
-        return max(given - rest, given * (1 - rest / usual))
-    return max(0.0, given - rest)
+    saved, given = float((base - left).mean()), player.given
+    if given and candidate.recorded and gone is NOTHING and _off(base, given):
+        known = max(0.0, given - float(left.mean()))
+        # The shorter a step, the less often something interrupts it.
+        return max(known, saved * given / float(base.mean())) if candidate.irregular else known
+    if given and not candidate.recorded and reading.pace not in player.paces:
+        return saved * given / float(base.mean())
+    return saved
 
 
 def _by_given(player: Player, gone: Change, pace: float, rest: float) -> list[float]:
@@ -335,14 +351,18 @@ def _others_fast(
 ) -> list[float]:
     """What goes where without the profiler all else that hosts do is as fast as usual.
 
-    What follows a wait, or stops a host, holds few of the calls that the profiler slows.
+    What follows a wait, or stops a host, holds few of the calls that the profiler slows. It
+    costs no more than a host loses, in a start where that is longer.
     """
     if player.readings[number].pace != player.usual:
         return []
-    if candidate.recorded:
-        return [max(0.0, (player.given or float(job.lengths[job.used].mean())) - rest)]
     waits = change.waits is not None or candidate.cause == "blocking_sync"
-    return [max(0.0, player.given - rest)] if waits and player.given else []
+    if player.given:
+        return [max(0.0, player.given - rest)] if candidate.recorded or waits else []
+    if not candidate.recorded:
+        return []
+    most = (1 + HOST_STARTS) * float(_lost(job, change).mean(axis=1).max())
+    return [max(0.0, min(float(job.lengths[job.used].mean()) - rest, most))]
 
 
 def _off(base: Floats, given: float) -> bool:

@@ -287,6 +287,25 @@ class Job:
         """What a launch takes that waits for nothing, ns: 5 to 8 us at the median of H200 jobs."""
         return 6_000.0
 
+    @cached_property
+    def waited_for(self) -> Bools:
+        """(rows,) the launch returned when the row was done, on ranks where most launches do so."""
+        found = np.zeros(len(self.rows), dtype=bool)
+        for trace, calls in enumerate(self.host):
+            if calls is None or not len(calls):
+                continue
+            own_rows, known = self.rows.of(trace), calls.of_row >= 0
+            end = np.where(known, calls.end_ns[calls.of_row] - self.rows.base_ns, 0)
+            behind = known & (end >= self.rows.end[own_rows])
+            found[own_rows] = behind & (behind.sum() > 0.5 * known.sum())
+        return found
+
+    @cached_property
+    def blocked(self) -> Floats:
+        """(rows,) ns before each row's launch in which the launch before waited for its row."""
+        longer = np.maximum(self.call_ns - self.usual_call, 0.0)
+        return self.before_next(np.where(self.waited_for, longer, 0.0))
+
     def before_next(self, host_ns: Floats) -> Floats:
         """(rows,) what the host spends in launching a row, as time before the launch behind it."""
         found = np.zeros(len(self.rows))

@@ -17,7 +17,8 @@ class Evidence(msgspec.Struct, frozen=True):
             small_calls, setting, transport, copies, exposed_calls, idle_stage, long_steps
     name    of a kernel, call, setting, or kind of copy
     count   a step, of what is counted
-    detail  value of a setting; rank that the hosts' gaps of another are held against
+    detail  value of a setting; rank that the hosts' gaps of another are held against; number of
+            slow calls a step
     ms      a step, what the recording shows of it: summed durations or idle time, not the cost
     """
 

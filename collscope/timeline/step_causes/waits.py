@@ -265,29 +265,17 @@ def slow_copies(job: Job) -> Iterator[Candidate]:
 
 def blocking_launches(job: Job) -> Iterator[Candidate]:
     """Launches that return when their kernel is done: CUDA_LAUNCH_BLOCKING, or a debugger."""
-    found = np.zeros(len(job.rows))
-    chosen = []
-    for trace, calls in enumerate(job.host):
-        own_rows = job.rows.of(trace)
-        if calls is None or not len(calls):
-            continue
-        end = np.where(calls.of_row >= 0, calls.end_ns[calls.of_row] - job.rows.base_ns, 0)
-        known = calls.of_row >= 0
-        behind = known & (end >= job.rows.end[own_rows])
-        if known.sum() and behind.sum() > 0.5 * known.sum():
-            chosen.append(trace)
-            found[own_rows] = np.where(behind, job.call_ns[own_rows], 0.0)
+    chosen = np.unique(job.rows.trace[job.waited_for]).tolist()
     if not chosen:
         return
-    usual = job.usual_call
-    host = job.before_next(np.maximum(found - usual, 0.0))
+    found = np.where(job.waited_for, job.call_ns, 0.0)
     inside = (found > 0) & (job.step_of_row >= 0)
     ranks = () if len(chosen) == len(job.traces) else tuple(job.rows.ranks[t] for t in chosen)
     yield Candidate(
         "blocking_sync", ranks, "calls",
         Evidence("blocking_calls", "LAUNCH", count=float(inside.sum()) / job.count / len(chosen),
                  ms=float(found[inside].sum()) / job.count / len(chosen) / 1e6),
-        changes=(Change(host_ns=host),), exact=True, direct=True,
+        changes=(Change(host_ns=job.blocked),), at_power_cap=True,
     )  # fmt: skip
 
 

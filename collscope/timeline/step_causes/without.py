@@ -45,18 +45,22 @@ class Player:
         self.job = job
         recorded = job.recorded
         self.given = step_ns
-        self._fixed = self._cumulated(np.maximum(job.interval - job.stretched, 0.0))
+        # What a host waits in a launch is the GPU's time, which the profiler does not make longer.
+        rest = np.maximum(job.interval - job.blocked - job.stretched, 0.0)
+        self._fixed = self._cumulated(job.blocked + rest)
         low, usual, high = host_prior(recorded)
         self.usual = usual
         self.paces: tuple[float, ...] = (usual, low, high)
         self.gpu_paces: tuple[float, ...] = ()  # for what GPUs have; empty: as of the hosts
         if step_ns is not None:
-            self.paces = self._paces_of(step_ns)
-            self.usual = min(usual, *self.paces)
+            self.paces = self._paces_of(step_ns, high)
+            # No profiler costs more: where the given step asks for that, the pauses are shorter.
+            self.usual = min(usual, max(low, min(self.paces)))
             # A GPU that is this close to the given step may bound it, whatever the hosts take.
             fast = float(self.steps(NOTHING, Reading(low)).mean())
             if abs(fast / step_ns - 1) <= MIN_STEP_REST:
-                self.gpu_paces = tuple(dict.fromkeys((*self.paces, low)))
+                # It does where hosts would have to be faster with the profiler than without.
+                self.gpu_paces = tuple(dict.fromkeys((*(p for p in self.paces if p <= high), low)))
         # As in predictions: multiprocessors that another stream's kernels hold are no known cause.
         idle = float((recorded.graph.idle_ns / max(1, job.count)).max(initial=0))
         delays = (1.0, 0.0) if idle > STARTS * (recorded.step_ns or 0.0) else (1.0,)
@@ -95,7 +99,7 @@ class Player:
         reading = min(self.readings, key=lambda r: r.pace)
         usual, fast = (
             float(self.steps(change, replace(reading, pace=reading.pace * pace)).mean())
-            for pace in (1.0, 1 - HOST_STARTS)
+            for pace in (1.0, 1 / (1 + HOST_STARTS))
         )
         return max(0.0, usual - fast)
 
@@ -119,16 +123,23 @@ class Player:
         found: Floats = np.diff(job.steps.ends(played.end).mean(axis=1))
         return found
 
-    def _paces_of(self, step_ns: float) -> tuple[float, ...]:
-        """Paces at which the played step is as long as measured; all that are as good as that."""
+    def _paces_of(self, step_ns: float, high: float) -> tuple[float, ...]:
+        """Paces at which the played step is as long as measured; all that are as good as that.
+
+        high  the most that is known of profilers: of faster hosts with one only where none else is
+        """
         paces, played = _PACES, self._played(_PACES)
         if played[-1] * (1 + GIVEN_STEP_ERROR) < step_ns:
             paces = np.append(paces, _SLOWER)
             played = np.append(played, self._played(_SLOWER))
         off = np.abs(played / step_ns - 1)
         good = paces[off <= max(float(off.min()) + GIVEN_STEP_ERROR / 2, GIVEN_STEP_ERROR)]
+        known = good[good <= high]
+        good = known if len(known) else good
+        ends = float(good.min()), float(good.max())
         middle = float(np.interp(step_ns, np.maximum.accumulate(played), paces))
-        return tuple(dict.fromkeys((middle, float(good.min()), float(good.max()))))
+        middle = min(middle, ends[1]) if len(known) else middle
+        return tuple(dict.fromkeys((middle, *ends)))
 
     def _played(self, paces: Floats) -> Floats:
         """Mean step by each of some paces."""
@@ -139,7 +150,8 @@ class Player:
         work = graph.work * pace + self._fixed * (1 - pace)
         if change.host_ns is not None:
             taken, limit = change.host_ns, self.job.stretched
-            taken = taken - (1 - pace) * np.clip(taken, -limit, limit)
+            own = taken - np.clip(taken, 0.0, self.job.blocked)
+            taken = taken - (1 - pace) * np.clip(own, -limit, limit)
             work = np.maximum(work - self._cumulated(taken), 0.0)
         duration, gap = graph.duration, graph.gap
         if change.waits is not None:
