@@ -71,7 +71,7 @@ def _perhaps_nothing(cause: Cause, step: StepSummary) -> str:
     """Why a cause may cost nothing, where its range begins there."""
     if cause.certain or cause.cost.low > 0:
         return ""
-    if step.given_ms is not None:
+    if step.given_ms is not None or cause.within_starts:
         return " It may cost nothing: two starts of a job may differ by as much."
     hidden = "GPU work may hide the gap" if cause.cause in _OF_HOSTS else "slow hosts may hide it"
     return f" It may cost nothing: without the profiler, {hidden}. Pass --step-ms to find out."

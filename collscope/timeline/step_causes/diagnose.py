@@ -86,12 +86,12 @@ def diagnose(
         standing = [(c, cost) for c, cost in costs if cost is not None]
         if not standing:
             break
-        candidate, (cost, certain) = max(standing, key=lambda pair: pair[1][0].value)
+        candidate, (cost, certain, shown) = max(standing, key=lambda pair: pair[1][0].value)
         found.append(
             Cause(
                 candidate.cause, candidate.certain and certain and job.count > 1 and job.whole_job,
                 candidate.ranks, candidate.where,
-                cost, candidate.evidence,
+                cost, candidate.evidence, within_starts=shown,
             )
         )  # fmt: skip
         marks.append(marks_of(job, candidate.changes[0]) if candidate.changes else ())
@@ -118,11 +118,12 @@ def _candidates(job: Job, facts: Facts) -> Iterator[Candidate]:
 
 def _cost(
     job: Job, player: Player, candidate: Candidate, gone: Change, bases: list[Floats]
-) -> tuple[Cost, bool] | None:
+) -> tuple[Cost, bool, bool] | None:
     """What a cause costs beside those that are gone already; None where it does not stand out.
 
-    And whether it does by every reading of the recording. Where one of them hides it, it may stand
-    out as recorded, if it is a host's, and else where the hosts are as fast as they may be.
+    And whether it does by every reading of the recording, and whether it costs 1 % of a step by
+    each. Where one of them hides it, it may stand out as recorded, if it is a host's, and else
+    where the hosts are as fast as they may be.
 
     bases  steps without those that are gone, by each reading, ns
     """
@@ -135,8 +136,7 @@ def _cost(
         ends = list(candidate.fixed)
         cost = _Saved(ends, ends, min(ends), _deviation(job.lengths[job.used]))
     else:
-        # What a late host makes the steps differ by is known once they are played without it.
-        known = 0.0 if candidate.exact else STARTS * step if candidate.recorded else noise
+        known = 0.0 if candidate.exact else noise
         saved = _saved(job, player, candidate, gone, bases, known + least)
         if saved is None:
             return None
@@ -164,7 +164,8 @@ def _cost(
     # What the recording does not show and what starts differ by are independent.
     least = min(value - hypot(value - low, noise), min(cost.all) - cost.clock)
     most = max(value + hypot(high - value, noise), *cost.all)
-    return Cost(value / 1e6, max(0.0, least) / 1e6, most / 1e6), sure
+    shown = min(cost.all) > MIN_CAUSE_COST * step
+    return Cost(value / 1e6, max(0.0, least) / 1e6, most / 1e6), sure, shown
 
 
 def _may_stand_out(
@@ -175,13 +176,11 @@ def _may_stand_out(
     if candidate.exact:
         value = float(np.median(cost.plain))
         return shown - cost.error > least and value > least
-    scatter = player.scatter
-    if candidate.recorded:
-        scatter = min(scatter, cost.scatter)
-    # Interruptions leave other places of each step longer, so what is left scatters for them, too.
     rest = cost.scatter if candidate.recorded or candidate.counted else 0.0
-    least = max(least, 0.0 if candidate.irregular else rest)
-    return shown - hypot(_error(job, scatter), STARTS * step) > least
+    if candidate.irregular and player.given:  # their mean is known, whatever interrupts them
+        rest = _error(job, rest)
+    noise = hypot(_error(job, player.scatter), STARTS * step)
+    return shown - noise > max(least, rest)
 
 
 def _error(job: Job, scatter: float) -> float:

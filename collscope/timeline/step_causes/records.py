@@ -91,6 +91,7 @@ class Cause(msgspec.Struct, frozen=True):
     where: str
     cost: Cost
     evidence: Evidence
+    within_starts: bool = False  # the recording shows a cost: only another start may hide it
 
 
 class CauseSpan(msgspec.Struct, frozen=True):

@@ -109,6 +109,10 @@ MIN_MOVING = 0.75
 """Part of the idle time of queued work that is at other places in every step. Source: a choice:
 missing or short rows leave the same place idle in all steps."""
 
+MIN_TURNS = 2
+"""Turns a step that another process takes on a GPU. Source: a choice, a single one may be a hiccup
+of the driver."""
+
 MIN_KERNELS_OF_A_KIND = 3
 """Kernels of one kind. Source: a choice, a scatter needs as many."""
 

@@ -22,6 +22,7 @@ from collscope.timeline.step_causes.tolerances import (
     MIN_MOVING,
     MIN_RECURRENCES,
     MIN_REGULAR,
+    MIN_TURNS,
     STEADY,
 )
 from collscope.timeline.tolerances import MAX_QUEUED_IDLE_NS, STARTS
@@ -134,7 +135,7 @@ def taken_by_others(job: Job, trace: int, other: int) -> Floats:
     another process launched.
 
     Such a process takes its turns at any place. Where rows of the trace are missing or too short,
-    the GPU seems idle at the same place of every step, or of every rank, or beside rows that
+    the GPU seems idle at the same place of most steps, or of every rank, or beside rows that
     another rank has.
     """
     idle = np.zeros(len(job.rows))
@@ -146,14 +147,16 @@ def taken_by_others(job: Job, trace: int, other: int) -> Floats:
     known = place >= 0
     at_place = np.bincount(place[known & (idle[own] > 0)], minlength=len(job.rows))
     moves = np.zeros(len(job.rows), dtype=bool)
-    moves[own[known]] = at_place[place[known]] < job.count
+    moves[own[known]] = 2 * at_place[place[known]] <= job.count
     own, partner = job.beside(trace, other)
     complete = np.append(False, (partner[1:] >= 0) & (partner[:-1] >= 0))
     alone = np.zeros(len(job.rows), dtype=bool)
     alone[own[complete]] = idle[partner[complete]] == 0
     found = np.where(moves & alone, idle, 0.0)
     whole = float(idle[job.rows.of(trace)].sum())
-    return found if found.sum() > MIN_MOVING * whole else np.zeros(len(job.rows))
+    count = np.bincount(job.step_of_row[found > 0], minlength=job.count)
+    often = count.min() >= 1 and count.mean() >= MIN_TURNS
+    return found if often and found.sum() > MIN_MOVING * whole else np.zeros(len(job.rows))
 
 
 def _shared_gpu(job: Job, trace: int, other: int, taken: Floats) -> Candidate:
