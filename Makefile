@@ -26,6 +26,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(abspath $(VENV))/bin
 STAMP := $(VENV)/.collscope-installed
+TOOLS := $(VENV)/.collscope-tools
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 CXX_SOURCES := $(shell git ls-files '*.cpp' '*.h' 2>/dev/null)
 NATIVE := CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.h')
 SANITIZED := build/sanitized
@@ -38,17 +40,23 @@ SEEDS := $(wildcard samples/rccl/*.log) samples/nccl/ddp/rank0.log samples/nccl/
 # With it every command that a test starts would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv demo test quick coverage lint types imports native pytest truth fuzz fuzz-native fuzz-readers torture integers \
+.PHONY: venv demo test checks quick coverage lint types imports native pytest truth fuzz fuzz-native fuzz-readers torture integers \
 	semantics check-abi check-slurm \
 	bench clean image tag wheel try-wheel try-wheel-old
 
 venv: $(STAMP)
 
-# The extension is compiled by the installation, so it is repeated when a native source changes.
-$(STAMP): pyproject.toml $(NATIVE) $(wildcard schemas/* schemas/views/*)
+# What compiles. The native tests need nothing else.
+$(TOOLS): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(PIP) scikit-build-core nanobind mpich cmake ninja
+	touch $@
+
+# The extension is compiled by the installation, so it is repeated when a native source changes. With
+# the tools of $(VENV), not with copies in a new folder, only what changed is compiled again.
+$(STAMP): $(TOOLS) $(NATIVE) $(wildcard schemas/* schemas/views/*)
+	MAKEFLAGS= PATH="$(BIN):$$PATH" $(PIP) --no-build-isolation -e '.[dev]'
 	touch $@
 
 # As users install it, without what development needs. A wheel in dist/ (make wheel) saves compiling.
@@ -75,7 +83,12 @@ demo: $(DEMO)/collscope
 	$(if $(wildcard $(STAMP)),,$(DEMO_PIP) 'collscope[replay]' &&) \
 	collscope replay --backend host --budget 0.1
 
-test: lint types imports native pytest
+test: checks pytest
+
+# The native tests are compiled while packages are fetched and while the checks take one core each.
+# (ninja counts its own jobs: it complains of those of a make that does not hand them on.)
+checks:
+	$(MAKE) --jobs=2 --output-sync=target lint types imports native
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -89,10 +102,10 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(BIN)/lint-imports
 
-native: $(STAMP)
+native: $(TOOLS)
 	$(BIN)/cmake -S . -B $(SANITIZED) -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja \
 		-DMPI_CXX_COMPILER=$(BIN)/mpicxx -DCOLLSCOPE_SANITIZE=ON -DCOLLSCOPE_NATIVE_TESTS=ON
-	$(BIN)/cmake --build $(SANITIZED)
+	MAKEFLAGS= $(BIN)/cmake --build $(SANITIZED)
 	$(BIN)/ctest --test-dir $(SANITIZED) --parallel 2 --output-on-failure --no-tests=error
 
 pytest: $(STAMP)

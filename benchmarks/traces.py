@@ -6,6 +6,9 @@ by `collscope report`, each in a process of its own, start-up and matching inclu
 `--megabytes` is read in chunks, in a process of its own, for its peak memory; with `--command` it
 is a file, plain and compressed, that `collscope ingest trace` puts into a store. Times are wall and
 processor time, the best of the rounds. Byte code is kept between commands, as an installation does.
+
+`--runs 4 16 64` times runs of so many traces instead, of 24 MB each: 20 marked steps of 970
+collectives in groups of eight, ranks that come at different moments, and matrix products between.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import argparse
 import gzip
 import multiprocessing
 import os
+import random
 import resource
 import sys
 import tempfile
@@ -96,6 +100,59 @@ def peak_of(megabytes: int) -> tuple[float, float, int]:
     return seconds, peak, len(file.columns)
 
 
+STEP = """  {{
+    "ph": "X", "cat": "{category}", "name": "ProfilerStep#{number}", "pid": {pid}, "tid": {pid},
+    "ts": {ts}.000, "dur": {dur}.000, "args": {{"External id": {number}}}
+  }}"""
+PRODUCT = """  {{
+    "ph": "X", "cat": "kernel", "name": "gemm", "pid": {rank}, "tid": 7, "ts": {ts}.000,
+    "dur": {dur}.125, "args": {{
+      "External id": {call}, "device": {rank}, "context": 1, "stream": 7, "correlation": {call}
+    }}
+  }}"""
+
+
+def step_trace(rank: int, ranks: int, steps: int, calls: int) -> bytes:
+    """A rank's trace of marked steps: it comes late to each call by its own times."""
+    own, shared = random.Random(rank), random.Random(1000 + rank // 8)
+    head = next(trace(rank, 1)).replace(b'"world_size": 8', b'"world_size": %d' % ranks)
+    events = []
+    for call in range(steps * calls):
+        lasts, late = 100 + shared.randrange(90), own.randrange(30)
+        host = 4320677110699 + call * 300
+        if call % calls == 0:
+            for category, pid, begin in (("user_annotation", 963, 0),
+                                         ("gpu_user_annotation", rank, 5)):  # fmt: skip
+                events.append(STEP.format(category=category, number=call // calls, pid=pid,
+                                          ts=host + begin, dur=calls * 300 - 10))  # fmt: skip
+        events.append(
+            KERNEL.format(
+                rank=rank, call=call + 1, host=host, ts=host + 40 + late, ns=call * 7 % 1000,
+                dur=lasts - late, count=1 << (10 + call % 16),
+            )
+        )  # fmt: skip
+        if call % 4 == 0:
+            events.append(PRODUCT.format(rank=rank, ts=host + 240, dur=50 + late,
+                                         call=10_000_000 + call))  # fmt: skip
+    first = rank // 8 * 8
+    group = str(list(range(first, min(first + 8, ranks))))
+    text = ",\n".join(events).replace("[0, 1, 2, 3, 4, 5, 6, 7]", group)
+    text = text.replace('Group Name": "0"', f'Group Name": "{rank // 8}"')
+    return head + text.encode() + b"\n  ]\n}\n"
+
+
+def runs_of(numbers: list[int]) -> None:
+    """Print what a run of so many traces costs."""
+    for ranks in numbers:
+        with tempfile.TemporaryDirectory() as folder:
+            for rank in range(ranks):
+                (Path(folder) / f"rank{rank}.json").write_bytes(step_trace(rank, ranks, 20, 970))
+            for name, found in zip(("ingest", "report"), pipeline(Path(folder)), strict=True):
+                wall, cpu, peak = found
+                print(f"{name} of {ranks} traces: {wall:.1f} s, processor {cpu:.1f} s, "
+                      f"peak {peak:.0f} MB")  # fmt: skip
+
+
 Usage = tuple[float, float, float]  # wall seconds, processor seconds, peak MB
 
 
@@ -160,7 +217,11 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--command", action="store_true", help="the large trace as files, too")
+    parser.add_argument("--runs", type=int, nargs="+", help="numbers of traces of marked steps")
     arguments = parser.parse_args()
+    if arguments.runs:
+        runs_of(arguments.runs)
+        return
     # First, while this process is small: a command's peak counts from the size of its parent on.
     for collectives in (COLLECTIVES // 2, COLLECTIVES):
         as_commands(collectives, arguments.rounds)

@@ -4,7 +4,8 @@ They are the words of the messages of NCCL and RCCL, and those that collscope's 
 
     python scripts/library_words.py NCCL_CHECKOUT RCCL_CHECKOUT
 
-A digit is written as 9, so that rank0 and rank12 are one word.
+A digit is written as 9, so that rank0 and rank12 are one word. Without a checkout the list would
+lose the words of a library: the script refuses.
 """
 
 from __future__ import annotations
@@ -89,8 +90,24 @@ def of_native(path: Path) -> Iterator[str]:
                 yield from words_of(text, "9")  # "rank%d" gives rank9
 
 
-def main(checkouts: list[str]) -> None:
-    """Write the list."""
+def why_unusable(arguments: list[str]) -> str | None:
+    """What is wrong with the checkouts, and what to do; None where both are there."""
+    if len(arguments) != 2:
+        return "library_words: two checkouts are needed. Name NCCL_CHECKOUT and RCCL_CHECKOUT."
+    for name, folder in zip(("NCCL", "RCCL"), arguments, strict=True):
+        sources = Path(folder, "src")
+        # Both have init.cc; RCCL alone has sources whose names begin with rccl or rocm.
+        amd = any(next(sources.rglob(f"{begin}*"), None) for begin in ("rccl", "rocm"))
+        if not (sources / "init.cc").is_file() or amd is not (name == "RCCL"):
+            return f"{folder}: no checkout of {name}. Name a folder that holds {name}'s src/."
+    return None
+
+
+def main(checkouts: list[str]) -> int:
+    """Write the list; returns the exit code."""
+    if (why := why_unusable(checkouts)) is not None:
+        print(why, file=sys.stderr)
+        return 2
     found: set[str] = set()
     package = _ROOT / "collscope"
     for name in _PYTHON:
@@ -108,7 +125,8 @@ def main(checkouts: list[str]) -> None:
                 found.update(of_native(source))
     kept = sorted(word for word in {*found, *_MORE} - _NOT if len(word) > 1)
     _TARGET.write_text("\n".join(kept) + "\n", "utf-8")
+    return 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

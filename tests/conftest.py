@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,11 @@ settings.load_profile("collscope")
 for _number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.SIG_DFL)
+
+# Text is as wide as this names; a test that wants a width sets it. readline, which pytest imports,
+# sets it for processes that the tests start, beside `os.environ`.
+os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")
 
 # Ranks that wait for each other take a core each, so of these files one test runs at a time.
 _MPI = {

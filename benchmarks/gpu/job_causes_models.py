@@ -450,7 +450,7 @@ def accum(models: Any, planted: Any, case: Any) -> Step:
 @job
 def localsgd(models: Any, planted: Any, case: Any) -> Step:
     """Each rank trains two batches by itself; then the parameters are averaged."""
-    width, heads, count, length, batch = (1792, 14, 6, 400, 8) if models.GPU else (32, 4, 2, 8, 4)
+    width, heads, count, length, batch = (2560, 20, 3, 512, 8) if models.GPU else (32, 4, 2, 8, 4)
     model = _encoder(models, planted, width, heads, count)
     parameters = list(model.parameters())
     opt = models.optimizer(parameters)
@@ -485,7 +485,7 @@ def mistral(models: Any, planted: Any, case: Any) -> Made:
     """FSDP2 with wide layers, whose activations are computed again; the host reads the loss."""
     from transformers import MistralConfig, MistralForCausalLM
 
-    width, heads, layers = (3584, 28, 4) if models.GPU else (64, 4, 2)
+    width, heads, layers = (4096, 32, 2) if models.GPU else (64, 4, 2)
     with models.DEVICE:
         model = MistralForCausalLM(
             MistralConfig(
@@ -500,7 +500,7 @@ def mistral(models: Any, planted: Any, case: Any) -> Made:
     sharded(models, model, model.model.layers)
 
     def loss() -> torch.Tensor:
-        shape = (4, planted.share(832 if models.GPU else 16))
+        shape = (4, planted.share(1024 if models.GPU else 16))
         x = torch.randint(0, 32000, shape, device=models.DEVICE)
         return model(input_ids=x, labels=x).loss
 
@@ -537,7 +537,7 @@ def unet(models: Any, planted: Any, case: Any) -> Made:
     """Each rank updates half of the parameters and broadcasts them."""
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
-    widths, size, batch = ([96, 192, 384, 768], 128, 24) if models.GPU else ([8, 16], 16, 4)
+    widths, size, batch = ([96, 192, 384, 768], 128, 36) if models.GPU else ([8, 16], 16, 4)
     model = nn.Sequential(Level(3, widths), nn.Conv2d(widths[0], 3, 1))
     late_before(planted, [m for m in model.modules() if isinstance(m, Level)])
     model = model.to(models.DEVICE).to(memory_format=torch.channels_last)
@@ -581,7 +581,7 @@ def whisper(models: Any, planted: Any, case: Any) -> Made:
         parallelize_module,
     )
 
-    width, heads, count, frames = (2048, 16, 8, 1500) if models.GPU else (32, 4, 2, 8)
+    width, heads, count, frames = (3072, 24, 4, 1500) if models.GPU else (32, 4, 2, 8)
     mesh = init_device_mesh(models.DEVICE.type, (WORLD,))
     ears = nn.ModuleList(
         [nn.Conv1d(80, width, 3, padding=1), nn.Conv1d(width, width, 3, stride=2, padding=1)]
@@ -636,7 +636,7 @@ class Scanned(nn.Module):
 @job
 def mamba(models: Any, planted: Any, case: Any) -> Made:
     """A recurrence of many small kernels: the hosts are the limit."""
-    width, count, pieces = (1024, 8, 24) if models.GPU else (16, 2, 4)
+    width, count, pieces = (1024, 5, 20) if models.GPU else (16, 2, 4)
     layers = [Scanned(width, pieces) for _ in range(count)]
     late_before(planted, layers)
     model = nn.Sequential(*layers).to(models.DEVICE).to(models.TYPE)
@@ -725,7 +725,7 @@ class Chosen(nn.Module):
 @job
 def mixture(models: Any, planted: Any, case: Any) -> Made:
     """Attention and gated experts by turns; the cause sends more tokens to one rank's."""
-    width, heads, count = (1280, 10, 4) if models.GPU else (32, 4, 1)
+    width, heads, count = (2560, 20, 2) if models.GPU else (32, 4, 1)
     layers: list[nn.Module] = []
     for _ in range(count):
         layers += [models.Block(width, heads, mlp=False), Chosen(width)]
@@ -735,7 +735,7 @@ def mixture(models: Any, planted: Any, case: Any) -> Made:
     run = replicas(models, model, case)
 
     def loss() -> torch.Tensor:
-        shape = (8, planted.share(768 if models.GPU else 8), width)
+        shape = (8, planted.share(1024 if models.GPU else 8), width)
         return run(torch.randn(shape, device=models.DEVICE, dtype=models.TYPE)).float().var()
 
     return Made(run, loss)

@@ -105,14 +105,14 @@ SETS = {
         "interleaved": "none bubble sleep_one:0:20",
     },
     "q": {
-        "mistral": "none sleep_layers:1:3 pageable:1:64 uneven_in_turns:*:20 norm_read ll",
-        "graph": "none sleep_one:1:15 more_work:0:28 loader_some:1:110 neighbour:0",
-        "whisper": "none spin_one:0:15 slow_kernels:1:16 scalars:*:56 evaluation blocking_wait"
+        "graph": "none sleep_one:1:12 more_work:0:28 loader_some:1:100 neighbour:0",
+        "mistral": "none sleep_layers:1:6 pageable:1:64 uneven_in_turns:*:20 norm_read ll",
+        "whisper": "none spin_one:0:20 slow_kernels:1:16 scalars:*:56 evaluation blocking_wait"
         " two_channels",
-        "unet": "none checkpoint:0:2 uneven:0:30 small_buckets:*:0.2 more_work:1:20 allocator:1",
-        "mamba": "none sleep_all:*:9 garbage:0:80 norms_one:1 unused detail",
+        "unet": "none checkpoint:0:2 uneven:0:20 small_buckets:*:0.2 more_work:1:20 allocator:1",
         "localsgd": "none neighbour:1 loader:0:55 synced ll shm",
-        "mixture": "none experts:0:0.5 sleep_middle:1:12",
+        "mixture": "none experts:0:0.5 sleep_middle:1:15 garbage:1:80",
+        "mamba": "none sleep_all:*:9 norms_one:1 unused detail",
     },
 }
 # Causes whose amount is fitted.
@@ -208,12 +208,9 @@ class Planted:
         if self.is_on("busy_cores"):
             self._run_on(self.cores)
         self.batches, self.garbage = None, []
-        gc.unfreeze()
-        gc.collect()
         self.case, self.step = case, 0
         torch.autograd.set_detect_anomaly(self.is_on("anomaly"))
         if self.is_on("garbage"):
-            gc.freeze()  # collections look only at what follows
             self.garbage = [{"k": [i]} for i in range(int(case.amount * 1000))]
         if self.is_on("loader", "loader_some"):
             slow = Slow(case.amount, _EVERY if case.name == "loader_some" else 1)
@@ -335,6 +332,8 @@ class Running:
             self.models[key] = build(self.job, self.planted, key)
             for _ in range(4):
                 self.models[key]()
+            gc.collect()
+            gc.freeze()  # collections look only at what follows
         if case != self.planted.case:
             self.planted.switch(case)
         for _ in range(WARM):
@@ -530,14 +529,19 @@ class Start:
         end      when nothing more is traced
         """
         try:
+            begin = time.monotonic()
             self.each(self.fit, "warming up")
+            fitted = time.monotonic()
             for number in range(ROUNDS):
-                if number >= 3 and time.monotonic() > give_up:
+                if number >= 5 and time.monotonic() > give_up:
                     print(self.job, "timed", number, "times only", flush=True)
                     break
                 self.turn()
+            timed = time.monotonic()
             self.trace("light", numbers, end)
             self.trace("full", numbers, end)
+            parts = fitted - begin, timed - fitted, time.monotonic() - timed
+            print(self.job, "fitted, timed, traced in", *(f"{p:.1f} s" for p in parts), flush=True)
         except FailedError as failed:
             return str(failed)
         finally:

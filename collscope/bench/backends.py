@@ -37,6 +37,7 @@ from collscope.replay.names import datatype_named
 from collscope.replay.results import digest
 from collscope.replay.scratch import scratch_folder
 from collscope.replay.session import Target
+from collscope.store.step_stretches import STRETCHES
 
 DEFAULT_LABEL = "backends"
 DEFAULT_ROUNDS = 3
@@ -51,14 +52,14 @@ _CLASSES = """
 SELECT datatype, redop, size_bytes, nranks, SUM(calls)
 FROM classes WHERE run = ? AND op = 'AllReduce' GROUP BY 1, 2, 3, 4
 """
-_IN_STEPS = """
+_IN_STEPS = f"""
+WITH {STRETCHES}
 SELECT c.datatype, c.redop, c.size_bytes, c.nranks,
     MIN(k.family), s.rank, COUNT(DISTINCT k.call_id), SUM(k.duration_ns), SUM(k.exposed_ns)
 FROM kernels k
-JOIN steps s ON s.run = k.run AND s.rank = k.rank
-    AND k.start_ns >= s.begin_ns AND k.start_ns < s.end_ns
+JOIN stretches s ON s.rank = k.rank AND k.start_ns >= s.begin_ns AND k.start_ns < s.end_ns
 JOIN calls c ON c.run = k.run AND c.call_id = k.call_id
-WHERE k.run = ? AND c.op = 'AllReduce' GROUP BY 1, 2, 3, 4, 6
+WHERE k.run = :run AND c.op = 'AllReduce' GROUP BY 1, 2, 3, 4, 6
 """
 
 
@@ -231,7 +232,7 @@ def read_demand(connection: sqlite3.Connection, run: str) -> Demand:
     durations: dict[int, list[int]] = {}
     for rank, ns in connection.execute("SELECT rank, duration_ns FROM steps WHERE run = ?", (run,)):
         durations.setdefault(rank, []).append(ns)
-    rows = [(_class(row[:4]), *row[4:]) for row in connection.execute(_IN_STEPS, (run,))]
+    rows = [(_class(row[:4]), *row[4:]) for row in connection.execute(_IN_STEPS, {"run": run})]
     in_steps = calls_in_steps(rows, {rank: len(of_rank) for rank, of_rank in durations.items()})
     every = [ns for of_rank in durations.values() for ns in of_rank]
     return Demand(run, classes, in_steps, median(every) if every else None)

@@ -13,6 +13,7 @@ from collscope.model import Diagnostic, Severity
 from collscope.store import sources
 from collscope.store.connection import transaction
 from collscope.store.measurements import remove_source_by_hash
+from collscope.store.source_contents import contents
 
 # Why a file is unusable, where it is nothing that its kind of file could have.
 OTHER_KIND, EMPTY, CUT = "other_kind", "empty", "truncated_compression"
@@ -31,6 +32,24 @@ _CHANGED_TEXT = (
     "{path} is already in this run with other content (source {source}): the rows of both are "
     "kept. To separate them, name another --run, or another --label where the command takes one."
 )
+
+
+def identity_of(connection: sqlite3.Connection, run: str, file: Input, kind: str) -> str:
+    """Identity of a file as a source of this kind: a compressed copy has that of the file.
+
+    A store of an earlier version has that of the compressed bytes.
+    raises  UnreadableError
+    """
+    packed = sources.identity(file.sha256, kind)
+    if sources.has_source(connection, run, packed):
+        return packed
+    return sources.identity(file.content_sha256, kind)
+
+
+def known(connection: sqlite3.Connection, run: str, path: str, identity: str) -> Ingested:
+    """A file that the run has already, with what is stored of it."""
+    held = contents(connection, run, identity)
+    return Ingested(path, "known", held.dialect, held.counts, labels=held.labels)
 
 
 def add_source(  # noqa: PLR0913 - where to, what, and whether again

@@ -35,6 +35,11 @@ _LZ4 = b"\x04\x22\x4d\x18"
 RAISE_LIMIT = "If that is right, give 'collscope ingest' a larger --max-size"
 
 
+def is_compressed(head: bytes) -> bool:
+    """Whether a file that begins so is unpacked here."""
+    return head.startswith((_GZIP, _ZSTD, _XZ)) or _BZIP2.match(head) is not None
+
+
 class Decompressor:
     """Unpacks one file, any number of times; the first bytes show the format."""
 

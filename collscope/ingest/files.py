@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 from typing import IO, BinaryIO
 
 from collscope.errors import UnreadableError
-from collscope.ingest.decompress import CHUNK_BYTES, RAISE_LIMIT, Decompressor
+from collscope.ingest.decompress import CHUNK_BYTES, RAISE_LIMIT, Decompressor, is_compressed
 from collscope.ingest.foreign_sqlite import database_bytes, open_foreign
 from collscope.ingest.paths import STDIN, printable
 from collscope.inputs import opened
@@ -83,6 +83,7 @@ class Input:
         self._head_ends = False  # the file ends with it
         self._first = b""  # chunk of the file itself: shows its kind before it is read
         self._digest: hashlib._Hash | None = hashlib.sha256()  # None: nobody asks for it
+        self._content: str | None = None  # hash of what is given out, once it is known
         self._read_bytes = 0  # of the file itself: hashed, and spooled where it must be
         self._end: int | None = None  # of the file itself, once it is reached
 
@@ -130,6 +131,21 @@ class Input:
         while self._end is None:
             self._block(self._read_bytes)
         return self._digest.hexdigest()
+
+    @property
+    def content_sha256(self) -> str:
+        """Hash of the decompressed bytes: a file and its compressed copy have the same one.
+
+        raises  UnreadableError
+        """
+        if self._content is None and not is_compressed(self._block(0)):
+            self._content = self.sha256
+        if self._content is None:
+            digest = hashlib.sha256()
+            for chunk in self._decompressor.decompress(self._blocks()):
+                digest.update(chunk)
+            self._content = digest.hexdigest()
+        return self._content
 
     def head(self, most_bytes: int = HEAD_BYTES) -> bytes:
         """The first bytes: at most so many, fewer of a shorter file.

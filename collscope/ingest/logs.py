@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from collscope.ingest.adding import CUT_TEXT, EMPTY, OTHER_KIND, unusable
+from collscope.ingest.adding import CUT_TEXT, EMPTY, OTHER_KIND, known, unusable
 from collscope.ingest.observation_blob import encode
 from collscope.ingest.paths import printable
 from collscope.ingest.result import Ingested
@@ -55,7 +55,7 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
     path, scan = log.path, log.found
     identity = sources.identity(log.sha256, "log")
     if sources.has_source(connection, run, identity):
-        return Ingested(path, "known")
+        return known(connection, run, path, identity)
     if not log.size_bytes and not log.truncated:
         return Ingested(path, "unusable", reason=_EMPTY, code=EMPTY)
     if log.own:
@@ -75,7 +75,7 @@ def store_log(connection: sqlite3.Connection, store: Path, run: str, log: Scanne
     row = _source_row(path, identity, scan, records)
     with transaction(connection, store):
         if sources.has_source(connection, run, identity):
-            return Ingested(path, "known")  # another process was faster
+            return known(connection, run, path, identity)  # another process was faster
         _insert(connection, run, _Parsed(row, scan, records, observed, diagnostics))
     counters = scan.counters
     counts = (

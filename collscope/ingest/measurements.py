@@ -9,7 +9,15 @@ from typing import TypeVar, cast
 
 from msgspec.structs import replace
 
-from collscope.ingest.adding import OTHER_KIND, add_source, cut_short, stem, unusable
+from collscope.ingest.adding import (
+    OTHER_KIND,
+    add_source,
+    cut_short,
+    identity_of,
+    known,
+    stem,
+    unusable,
+)
 from collscope.ingest.files import Input
 from collscope.ingest.paths import STDIN, printable
 from collscope.ingest.result import Ingested
@@ -98,9 +106,9 @@ def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, 
     raises   InputError when the file cannot be read or the store refuses
     """
     path = file.path
-    identity = sources.identity(file.sha256, kind)
+    identity = identity_of(connection, run, file, kind)
     if not reread and sources.has_source(connection, run, identity):
-        return Ingested(path, "known")
+        return known(connection, run, path, identity)
     found = cast("MeasurementSet | None", registry.read(kind, file, file.head(), hints))
     if found is None or not found.rows:
         code, reason = _why_unusable(found, kind)
@@ -127,7 +135,7 @@ def ingest_measurements(  # noqa: PLR0913, PLR0917 - where from, where to, how, 
 
     status = add_source(connection, db, run, row, diagnostics, insert, reread=reread)
     if status == "known":
-        return Ingested(path, status)
+        return known(connection, run, path, identity)
     counts = (
         ("measurements", len(found.measurements)),
         ("copies", len(found.copies)),

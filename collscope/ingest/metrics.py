@@ -6,7 +6,15 @@ import sqlite3
 from pathlib import Path
 from typing import cast
 
-from collscope.ingest.adding import OTHER_KIND, add_source, cut_short, stem, unusable
+from collscope.ingest.adding import (
+    OTHER_KIND,
+    add_source,
+    cut_short,
+    identity_of,
+    known,
+    stem,
+    unusable,
+)
 from collscope.ingest.files import Input
 from collscope.ingest.paths import printable
 from collscope.ingest.result import Ingested
@@ -35,10 +43,10 @@ def ingest_metric(
     raises  InputError when the file cannot be read or the store refuses
     """
     path = file.path
-    identity = sources.identity(file.sha256, METRIC)
+    identity = identity_of(connection, run, file, METRIC)
     reread = hints != MetricHints()
     if not reread and sources.has_source(connection, run, identity):
-        return Ingested(path, "known")
+        return known(connection, run, path, identity)
     read = registry.read(METRIC, file, file.head(), Hints(metric=hints))
     found = cast("MetricSet | None", read)
     if found is not None and not found.metrics:
@@ -61,6 +69,6 @@ def ingest_metric(
 
     status = add_source(connection, db, run, row, diagnostics, insert, reread=reread)
     if status == "known":
-        return Ingested(path, status)
+        return known(connection, run, path, identity)
     counts = (("figures", len(found.metrics)),)
     return Ingested(path, status, found.dialect, counts, tuple(diagnostics))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from collscope.ingest.adding import known
 from collscope.ingest.paths import printable
 from collscope.ingest.progress import NO_PROGRESS
 from collscope.ingest.read import READERS
@@ -71,15 +72,11 @@ def take_part(connection: sqlite3.Connection, store: Path, part: LogPart) -> lis
     if not part.store:
         return list(part.results)
     with closing(deserialised(part.store)) as given, transaction(connection, store):
-        known = {
-            (path, dialect)
+        stored = {
+            (path, dialect): known(connection, run, path, same)
             for path, dialect, run, identity in given.execute(_SOURCES)
-            if any(has_source(connection, run, same) for same in same_content(identity))
+            for same in same_content(identity)
+            if has_source(connection, run, same)
         }
         copy_sources(given, connection, str)
-    return [
-        Ingested(result.path, "known")
-        if (printable(result.path), result.dialect) in known
-        else result
-        for result in part.results
-    ]
+    return [stored.get((printable(result.path), result.dialect), result) for result in part.results]

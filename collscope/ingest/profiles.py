@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import astuple
 
-from collscope.ingest.adding import OTHER_KIND, add_source, cut_short, unusable
+from collscope.ingest.adding import OTHER_KIND, add_source, cut_short, identity_of, known, unusable
 from collscope.ingest.files import Input
 from collscope.ingest.paths import printable
 from collscope.ingest.result import Ingested
@@ -56,9 +56,10 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, file: 
     """
     path, database = file.path, is_sqlite(file.head())
     # The kernels of an SQLite profile are the same whichever command reads them.
-    known = [sources.identity(file.sha256, kind) for kind in (PROFILE, "trace")]
-    if database and any(sources.has_source(connection, run, own) for own in known):
-        return Ingested(path, "known")
+    identity = identity_of(connection, run, file, PROFILE)
+    for own in (identity, sources.identity(file.sha256, "trace")):
+        if database and sources.has_source(connection, run, own):
+            return known(connection, run, path, own)
     found = read_profiles(file)
     if found is None:
         code, why = ("no_tables", _NO_DATABASE) if database else (OTHER_KIND, _NO_PROFILE)
@@ -75,13 +76,13 @@ def ingest_profile(connection: sqlite3.Connection, store: Path, run: str, file: 
     results = []
     bins: list[tuple[object, ...]] = [astuple(size_bin) for size_bin in found.bins]
     for number, (name, profile) in enumerate(_named(found, printable(path)), start=1):
-        own = known[0] if number == 1 else f"{known[0]}:{number}"
+        own = identity if number == 1 else f"{identity}:{number}"
         row = sources.SourceRow(name, own, PROFILE, profile.dialect)
         # The message sizes of functions are stored once per file, with its first table.
         given = _Given(row, profile, bins if number == 1 else [], cut_short(file))
         results.append(_stored(connection, store, run, given))
     if all(result.status == "known" for result in results):
-        return Ingested(path, "known")
+        return known(connection, run, path, identity)
     return _summary(path, results)
 
 

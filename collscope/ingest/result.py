@@ -20,6 +20,8 @@ _MOST_MESSAGES = 3  # of one code that each have a line
 _ONE = {"copies": "copy", "classes": "class"}  # singulars that do not just lose an s
 
 
+_KNOWN = "already in this run (same bytes), unchanged"
+
 _Found = tuple[str, Diagnostic]  # path of the input, and what it has
 
 
@@ -30,7 +32,8 @@ class Ingested(msgspec.Struct, frozen=True):
     """
 
     path: str
-    status: str  # added, replaced (read again), known (same bytes in the run), unusable, matched
+    # added, replaced (read again), known (same bytes in the run), unusable, matched
+    status: str
     dialect: str = ""
     counts: tuple[tuple[str, int], ...] = ()
     diagnostics: tuple[Diagnostic, ...] = msgspec.field(default=())
@@ -101,11 +104,12 @@ def _many(unusable: list[Ingested], *, quiet: bool) -> bool:
 
 def _line(found: Ingested) -> str:
     """The line of one input."""
-    if found.status == "known":
-        return f"{found.path}: already in this run (same bytes), unchanged"
     if found.status == "unusable":
         return f"{found.path}: skipped: {found.reason}"
     counts = _held(dict(found.counts))
+    if found.status == "known":
+        held = f": {found.dialect}: {counts}" if counts else ""
+        return f"{found.path}: {_KNOWN}{held}{_label_words(found.labels)}"
     reread = " (read again; replaces its earlier rows)" * (found.status == "replaced")
     labels = _label_words(found.labels)
     return f"{found.path}: {found.dialect}: {counts or 'nothing counted'}{labels}{reread}"
@@ -122,8 +126,9 @@ def _label_words(labels: Collection[str]) -> str:
 
 def _together(added: list[Ingested]) -> Iterator[str]:
     """A line for each dialect with what its inputs held, and one for those of the run already."""
-    known = sum(r.status == "known" for r in added)
-    files: Counter[str] = Counter(r.dialect for r in added if r.status != "known")
+    known = [r for r in added if r.status == "known"]
+    added = [r for r in added if r.status != "known"]
+    files: Counter[str] = Counter(r.dialect for r in added)
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for r in added:
         counts[r.dialect].update(dict(r.counts))
@@ -134,7 +139,8 @@ def _together(added: list[Ingested]) -> Iterator[str]:
         )
         yield f"{_counted(number, 'files')}: {dialect}: {held or 'nothing counted'}{labels}"
     if known:
-        yield f"{_counted(known, 'files')}: already in this run (same bytes), unchanged"
+        labels = _label_words(dict.fromkeys(name for r in known for name in r.labels))
+        yield f"{_counted(len(known), 'files')}: {_KNOWN}{labels}"
 
 
 def _by_message(found: list[_Found]) -> list[list[_Found]]:

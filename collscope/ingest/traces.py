@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from collscope.ingest.adding import OTHER_KIND, cut_short, unusable
+from collscope.ingest.adding import OTHER_KIND, cut_short, identity_of, known, unusable
 from collscope.ingest.files import HEAD_BYTES, Input
 from collscope.ingest.paths import printable
 from collscope.ingest.result import Ingested
@@ -90,9 +90,9 @@ def ingest_trace(connection: sqlite3.Connection, store: Path, run: str, file: In
         return unusable(path, OTHER_KIND, parsed, size=file.size_bytes, truncated=file.truncated)
     diagnostics = parsed.diagnostics
     identity = sources.identity(file.sha256, "trace")
-    for known in (identity, sources.identity(file.sha256, "profile")):
-        if sources.has_source(connection, run, known):
-            return Ingested(path, "known")
+    for own in _identities(connection, run, file):
+        if sources.has_source(connection, run, own):
+            return known(connection, run, path, own)
     if not any(n for _, n in parsed.counts):
         code, reason = _why_empty(diagnostics)
         return unusable(path, code, reason, size=file.size_bytes, truncated=file.truncated)
@@ -104,7 +104,7 @@ def ingest_trace(connection: sqlite3.Connection, store: Path, run: str, file: In
     row = sources.SourceRow(printable(path), identity, "trace", parsed.dialect, library, version)
     with transaction(connection, store):
         if sources.has_source(connection, run, identity):
-            return Ingested(path, "known")  # another process was faster
+            return known(connection, run, path, identity)  # another process was faster
         run_key = sources.run_id(connection, run)
         source = sources.insert_source(connection, run_key, row)
         for trace in parsed.traces:
@@ -114,6 +114,14 @@ def ingest_trace(connection: sqlite3.Connection, store: Path, run: str, file: In
         sources.insert_diagnostics(connection, run_key, source, diagnostics)
         connection.execute("UPDATE _run SET matched = 0 WHERE run_id = ?", (run_key,))
     return Ingested(path, "added", parsed.dialect, parsed.counts, tuple(diagnostics))
+
+
+def _identities(connection: sqlite3.Connection, run: str, file: Input) -> Iterator[str]:
+    """As what a run may hold the file already."""
+    yield sources.identity(file.sha256, TRACE)
+    # A large trace is unpacked once more only where there is something to compare with.
+    if sources.has_kind(connection, run, "profile"):
+        yield identity_of(connection, run, file, "profile")
 
 
 def _why_empty(diagnostics: Iterable[Diagnostic]) -> tuple[str, str]:

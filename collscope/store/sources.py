@@ -81,6 +81,15 @@ def has_source(connection: sqlite3.Connection, run: str, sha256: str) -> bool:
     return row is not None
 
 
+def has_kind(connection: sqlite3.Connection, run: str, kind: str) -> bool:
+    """True if the run holds a source of this kind."""
+    row = connection.execute(
+        "SELECT 1 FROM _source JOIN _run USING (run_id) WHERE label = ? AND kind = ? LIMIT 1",
+        (run, kind),
+    ).fetchone()
+    return row is not None
+
+
 def set_steps(connection: sqlite3.Connection, store: Path, run: str, steps: int) -> None:
     """Say how many steps each trace of a run holds; its periods' traces, too."""
     with transaction(connection, store):

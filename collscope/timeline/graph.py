@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from collscope._play import Player
 from collscope.model.trace import Ints
 from collscope.timeline.tolerances import EXPLAINED_NS
 
@@ -37,22 +38,6 @@ class Edges(msgspec.Struct, frozen=True):
             self.contradicted + other.contradicted,
             self.unknown + other.unknown,
         )
-
-
-class Following(msgspec.Struct, frozen=True):
-    """The other way round: what follows each node, and what it does.
-
-    Behind all nodes, counted as in `Graph.before`, count the ends of rows, and only those of
-    compute kernels are used: whatever waits for such a row follows its end.
-    """
-
-    edges: tuple[Ints, Ints]  # slot and place (a node less `FIRST`) of what waits, by its cause
-    target: Ints  # (edges,) node that waits
-    first: Ints  # (nodes + rows + 1,) where the edges of each begin
-    causes: Ints  # (nodes,) how many each waits for
-    trace: Ints  # (nodes + rows,)
-    kernel: Ints  # (nodes,) row of a compute kernel that starts here; -1: none does
-    change: Ints  # (nodes,) 1 where a collective comes to its GPU, -1 where it leaves, else 0
 
 
 class Graph(msgspec.Struct, frozen=True, dict=True):
@@ -93,12 +78,6 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
         before = np.where((before == NEVER).all(axis=0), self.before, before)
         return msgspec.structs.replace(self, before=before)
 
-    def retimed(self, work: Ints, duration: Ints, gap: Ints) -> Graph:
-        """The same nodes and edges with other times: what follows each is found once for all."""
-        found = msgspec.structs.replace(self, work=work, duration=duration, gap=gap)
-        found.__dict__["following"] = self.following
-        return found
-
     @cached_property
     def unexplained_ns(self) -> Ints:
         """(slots, nodes) ns behind the last known cause that no cause explains."""
@@ -106,26 +85,47 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
         return np.where(longer > EXPLAINED_NS, longer, 0)
 
     @cached_property
-    def following(self) -> Following:
-        """Edges by what they come from."""
+    def player(self) -> Player:
+        """Plays the graph with other times than the recorded ones."""
+        return self._player(self.gap, self.unexplained_ns)
+
+    @cached_property
+    def usual_player(self) -> Player:
+        """The same with `usual` in place of `gap`."""
+        return self._player(self.usual, np.zeros_like(self.usual))
+
+    def _player(self, gap: Ints, unexplained: Ints) -> Player:
+        """Edges by what they come from.
+
+        Behind all nodes count the ends of rows, and only those of compute kernels are used:
+        whatever waits for such a row follows its end.
+
+        gap          (slots, nodes) ns
+        unexplained  (slots, nodes) ns of that behind the last known cause that no cause explains
+        """
         nodes, rows = len(self.time) + FIRST, len(self.duration)
         slot, place = np.nonzero(self.before != NEVER)
         source, lasted = self.before[slot, place], self.lasted[slot, place]
         ended = np.append(self.compute, False)[lasted]
         source = np.where(ended, nodes + lasted, source)
         order = np.argsort(source, kind="stable")
+        slot, place, lasted, ended = slot[order], place[order], lasted[order], ended[order]
         kernel, change = np.full(nodes, NONE), np.zeros(nodes, dtype=np.int64)
         kernel[self.start_node] = np.where(self.compute, np.arange(rows), NONE)
         ends = FIRST + np.flatnonzero(self.part != NONE)
         np.add.at(change, self.start_node[self.row[ends - FIRST]], 1)
         change[ends] = -1
         trace = np.append(np.zeros(FIRST, dtype=np.int64), self.trace)
-        return Following(
-            edges=(slot[order], place[order]),
-            target=place[order] + FIRST,
+        return Player(
             first=np.searchsorted(source[order], np.arange(nodes + rows + 1)),
-            causes=np.bincount(place + FIRST, minlength=nodes),
+            target=place + FIRST,
+            lasted=np.where(ended, NONE, lasted),
+            host=slot == HOST,
+            gap=gap[slot, place].astype(np.float64),
+            unexplained=unexplained[slot, place].astype(np.float64),
             trace=np.append(trace, trace[self.start_node]),
             kernel=kernel,
             change=change,
+            part=np.append(np.full(FIRST, NONE), self.part),
+            parts=len(self.transfer),
         )

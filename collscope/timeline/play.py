@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from collscope import _play
 from collscope.model.trace import Ints
-from collscope.timeline.graph import FIRST, HOST, NEVER, ORIGIN, Graph
+from collscope.timeline.graph import FIRST, HOST, NEVER, Graph
 
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 
 class Substitutions(msgspec.Struct, frozen=True):
@@ -33,6 +33,18 @@ class Substitutions(msgspec.Struct, frozen=True):
     usual: bool = False  # delays behind causes are what such causes mostly need, as `Graph.usual`
 
 
+class TakenOut(msgspec.Struct, frozen=True):
+    """What the played steps go without; None: nothing.
+
+    None of it is in `Played.new`, so that ways back (`longest_path`) are not known.
+    """
+
+    work: Floats | None = None  # (nodes,) ns of the host that stay
+    duration: Floats | None = None  # (rows,) ns that rows last which are no compute kernels
+    at_once: Bools | None = None  # (nodes,) starts that come without a gap behind what ended
+    behind_host: Bools | None = None  # (nodes,) that wait for the host alone
+
+
 class Played(msgspec.Struct, frozen=True):
     """When everything takes place; ns on the common clock."""
 
@@ -42,22 +54,32 @@ class Played(msgspec.Struct, frozen=True):
     end: Floats  # (rows,)
 
 
-def play(graph: Graph, new: Substitutions) -> Played:
+_NOTHING = TakenOut()
+
+
+def play(graph: Graph, new: Substitutions, without: TakenOut = _NOTHING) -> Played:
     """When everything takes place with something substituted."""
-    after, nodes = graph.following, len(graph.time) + FIRST
-    fixed = np.where(graph.compute, 0.0, graph.duration)
+    nodes = len(graph.time) + FIRST
+    duration = graph.duration if without.duration is None else without.duration
+    lasting: Floats = np.where(graph.compute, 0.0, duration)
+    work = (graph.work * new.host).astype(np.float64) if without.work is None else without.work
     alone = graph.duration if new.alone is None else new.alone
-    time = _play.play(
-        after.first, after.target, after.causes, after.trace, after.kernel, after.change,
-        gap=_weights(graph, new, fixed)[after.edges],
-        work=alone.astype(np.float64),
+    transfer = graph.transfer if new.transfer is None else new.transfer
+    player = graph.usual_player if new.usual else graph.player
+    time = player.play(
+        work=work,
+        lasting=lasting,
+        transfer=transfer.astype(np.float64, copy=False),
+        alone=alone.astype(np.float64, copy=False),
         pace=np.ones(len(alone)) if new.slowdown is None else 1.0 + new.slowdown,
-        origin=ORIGIN,
-    )  # fmt: skip
+        unexplained=new.unexplained,
+        at_once=without.at_once,
+        behind_host=without.behind_host,
+    )
     when, done = time[:nodes], time[nodes:]
     when[NEVER] = -np.inf
-    duration = np.where(graph.compute, done - when[graph.start_node], fixed)
-    return Played(new, when, duration, when[graph.end_node] + duration)
+    lasted = np.where(graph.compute, done - when[graph.start_node], lasting)
+    return Played(new, when, lasted, when[graph.end_node] + lasted)
 
 
 def _weights(graph: Graph, new: Substitutions, duration: Floats | Ints) -> Floats:

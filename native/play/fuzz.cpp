@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
@@ -66,28 +67,57 @@ private:
     std::size_t at_ = 0;
 };
 
+struct FlagsOf {
+    std::unique_ptr<bool[]> values;
+    std::size_t size;
+
+    FlagsOf(Bytes& bytes, std::size_t count) : values(new bool[count]), size(count) {
+        for (std::size_t k = 0; k < count; ++k) {
+            values[k] = (bytes.number() & 1) != 0;
+        }
+    }
+    play::Flags view() const { return {values.get(), size}; }
+};
+
 void check(std::string_view input, std::size_t choice) {
     Bytes bytes(input);
-    const std::size_t nodes = choice % 12;
+    const std::size_t nodes = 2 + choice % 12;
     const std::size_t rows = choice / 12 % 6;
-    // Most edges begin where they may: a graph that is refused shows little.
+    const std::size_t parts = choice % 3;
+    // Most edges begin where they may, and lead on: a graph that is refused shows little.
     std::vector<std::int64_t> first = {0};
+    std::vector<std::int64_t> target;
     for (std::size_t k = 0; k < nodes + rows; ++k) {
-        first.push_back(first.back() + (bytes.number() & 3));
+        const std::int64_t more = bytes.number() & 3;
+        first.push_back(first.back() + more);
+        for (std::int64_t e = 0; e < more; ++e) {
+            const auto since = static_cast<std::int64_t>(k < nodes ? k : nodes / 2);
+            target.push_back(since + 1 + (bytes.number() & 3));
+        }
     }
-    const auto edges = static_cast<std::size_t>(first.back());
-    const std::vector<std::int64_t> target = bytes.numbers(edges);
-    const std::vector<std::int64_t> causes = bytes.numbers(nodes);
+    const std::size_t edges = target.size();
+    const std::vector<std::int64_t> lasted = bytes.numbers(edges);
+    const FlagsOf host(bytes, edges);
+    const std::vector<double> gap = bytes.times(edges);
+    const std::vector<double> unexplained = bytes.times(edges);
     const std::vector<std::int64_t> trace = bytes.numbers(nodes + rows);
     const std::vector<std::int64_t> kernel = bytes.numbers(nodes);
     const std::vector<std::int64_t> change = bytes.numbers(nodes);
-    const std::int64_t origin = bytes.number();
-    const std::vector<double> gap = bytes.times(edges);
-    const std::vector<double> work = bytes.times(rows);
+    const std::vector<std::int64_t> part = bytes.numbers(nodes);
+    const std::vector<double> work = bytes.times(nodes - 2);
+    const std::vector<double> lasting = bytes.times(rows);
+    const std::vector<double> transfer = bytes.times(parts);
+    const std::vector<double> alone = bytes.times(rows);
     const std::vector<double> pace = bytes.times(rows);
+    const FlagsOf at_once(bytes, nodes - 2);
+    const FlagsOf behind_host(bytes, choice % 2 == 0 ? 0 : nodes - 2);
     try {
+        play::Player player(
+            {first, target, lasted, host.view(), gap, unexplained, trace, kernel, change, part},
+            parts);
         const std::vector<double> times =
-            play::play({first, target, causes, trace, kernel, change}, gap, work, pace, origin);
+            player.play({work, lasting, transfer, alone, pace, bytes.time(), at_once.view(),
+                         behind_host.view()});
         if (times.size() != nodes + rows) {
             fail("something has no time", input);
         }

@@ -1,9 +1,7 @@
 #include "play.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
-#include <queue>
 #include <stdexcept>
 #include <utility>
 
@@ -12,90 +10,272 @@ namespace play {
 namespace {
 
 using Index = std::int64_t;
+using Number = std::int32_t;
+
+constexpr Index most_numbers = std::numeric_limits<Number>::max();
 
 std::size_t place(Index number) { return static_cast<std::size_t>(number); }
 
-struct Event {
-    double when;
-    Index node;
+bool within(Numbers numbers, Index least, std::size_t end) {
+    return std::all_of(numbers.begin(), numbers.end(), [=](Index number) {
+        return least <= number && number < static_cast<Index>(end);
+    });
+}
 
-    // Of events at one time the lower number comes first.
-    bool operator>(const Event& other) const {
-        return when != other.when ? when > other.when : node > other.node;
+// Whether each compute kernel starts at one node at most, on the GPU where it ends, and all edges
+// go to larger numbers than where they come from.
+bool in_order(const Network& network, std::size_t rows) {
+    const std::size_t nodes = network.kernel.size();
+    std::vector<bool> started(rows);
+    const auto follow = [&](std::size_t source, std::size_t since) {
+        const auto begin = network.target.begin();
+        return std::all_of(begin + network.first[source], begin + network.first[source + 1],
+                           [=](Index target) { return place(target) > since; });
+    };
+    for (std::size_t node = 0; node < nodes; ++node) {
+        if (!follow(node, node)) {
+            return false;
+        }
+        if (network.kernel[node] < 0) {
+            continue;
+        }
+        const std::size_t row = place(network.kernel[node]);
+        if (started[row] || network.trace[node] != network.trace[nodes + row] ||
+            !follow(nodes + row, node)) {
+            return false;
+        }
+        started[row] = true;
     }
-};
+    return true;
+}
 
-struct Kernel {
-    double left;   // work, ns with nothing beside
-    double since;  // when that was left
-    double end;    // as things stand
-};
+// Rows of a network whose numbers fit each other.
+std::size_t checked_rows(const Network& network, std::size_t parts) {
+    const std::size_t nodes = network.kernel.size();
+    const std::size_t all = network.trace.size();
+    const std::size_t edges = network.target.size();
+    const bool lengths = nodes >= place(first_node) && all >= nodes &&
+                         network.change.size() == nodes && network.part.size() == nodes &&
+                         network.first.size() == all + 1 && network.lasted.size() == edges &&
+                         network.host.size() == edges && network.gap.size() == edges &&
+                         network.unexplained.size() == edges &&
+                         static_cast<Index>(std::max({all, edges, parts})) < most_numbers;
+    if (!lengths || network.first.front() != 0 ||
+        network.first.back() != static_cast<Index>(edges) ||
+        !std::is_sorted(network.first.begin(), network.first.end()) ||
+        !within(network.target, first_node, nodes) || !within(network.trace, 0, all) ||
+        !within(network.lasted, -1, all - nodes) || !within(network.kernel, -1, all - nodes) ||
+        !within(network.part, -1, parts) ||
+        !within(network.change, -static_cast<Index>(nodes), nodes + 1) ||
+        !in_order(network, all - nodes)) {
+        throw std::invalid_argument("play: lengths or numbers do not fit each other");
+    }
+    return all - nodes;
+}
 
-// Compute kernels that run on one rank's GPU, and how many collectives are beside them.
-struct Gpu {
-    Index collectives = 0;
-    std::vector<std::size_t> rows;
-};
+}  // namespace
 
-class Player {
+void Player::Queue::clear() {
+    heap_.clear();
+    waits_ = false;
+}
+
+void Player::Queue::push(Event event) {
+    if (!waits_) {
+        waiting_ = event;
+        waits_ = true;
+        return;
+    }
+    if (event < waiting_) {
+        std::swap(event, waiting_);
+    }
+    sift_up(event);
+}
+
+Player::Event Player::Queue::pop() {
+    if (waits_) {
+        waits_ = false;
+        if (heap_.empty() || waiting_ < heap_.front()) {
+            return waiting_;
+        }
+        const Event next = heap_.front();
+        sift_down(waiting_);
+        return next;
+    }
+    const Event next = heap_.front();
+    const Event last = heap_.back();
+    heap_.pop_back();
+    if (!heap_.empty()) {
+        sift_down(last);
+    }
+    return next;
+}
+
+// Adds an event.
+void Player::Queue::sift_up(Event event) {
+    std::size_t at = heap_.size();
+    heap_.push_back(event);
+    while (at > 0) {
+        const std::size_t above = (at - 1) / 4;
+        if (!(event < heap_[above])) {
+            break;
+        }
+        heap_[at] = heap_[above];
+        at = above;
+    }
+    heap_[at] = event;
+}
+
+// Puts an event in place of the first one.
+void Player::Queue::sift_down(Event event) {
+    const std::size_t size = heap_.size();
+    std::size_t at = 0;
+    for (std::size_t below = 1; below < size; below = 4 * at + 1) {
+        std::size_t least = below;
+        for (std::size_t k = below + 1; k < std::min(below + 4, size); ++k) {
+            least = heap_[k] < heap_[least] ? k : least;
+        }
+        if (!(heap_[least] < event)) {
+            break;
+        }
+        heap_[at] = heap_[least];
+        at = least;
+    }
+    heap_[at] = event;
+}
+
+Player::Player(const Network& network, std::size_t parts)
+    : rows_(checked_rows(network, parts)), parts_(parts) {
+    const std::size_t nodes = network.kernel.size();
+    first_.assign(network.first.begin(), network.first.end());
+    causes_.assign(nodes, 0);
+    edges_.reserve(network.target.size());
+    for (std::size_t k = 0; k < network.target.size(); ++k) {
+        edges_.push_back({network.gap[k], network.unexplained[k],
+                          static_cast<Number>(network.target[k]),
+                          static_cast<Number>(network.lasted[k]), network.host[k]});
+        ++causes_[place(network.target[k])];
+    }
+    nodes_.reserve(nodes);
+    for (std::size_t k = 0; k < nodes; ++k) {
+        nodes_.push_back(
+            {static_cast<Number>(network.trace[k]), static_cast<Number>(network.kernel[k]),
+             static_cast<Number>(network.change[k]), static_cast<Number>(network.part[k])});
+    }
+    row_traces_.assign(network.trace.begin() + static_cast<Index>(nodes), network.trace.end());
+    const auto most = std::max_element(network.trace.begin(), network.trace.end());
+    gpus_.resize(place(*most + 1));
+}
+
+// One play; the player's turn is taken.
+class Player::Game {
 public:
-    Player(const Network& network, Times gap, Times work, Times pace)
-        : network_(network),
-          gap_(gap),
-          work_(work),
-          pace_(pace),
-          nodes_(static_cast<Index>(network.causes.size())),
-          missing_(network.causes.begin(), network.causes.end()),
-          ready_(network.causes.size(), -std::numeric_limits<double>::infinity()),
-          time_(network.trace.size(), 0.0),
-          kernels_(work.size(), Kernel{0, 0, std::numeric_limits<double>::quiet_NaN()}),
-          gpus_(network.trace.empty()
-                    ? 0
-                    : place(*std::max_element(network.trace.begin(), network.trace.end()) + 1)) {}
-
-    std::vector<double> run(Index origin) {
-        missing_[place(origin)] = 0;  // it waits for nothing, and takes place once
-        queue_.push({0.0, origin});
-        while (!queue_.empty()) {
-            const Event event = queue_.top();
-            queue_.pop();
-            if (takes_place(event)) {
-                time_[place(event.node)] = event.when;
-                tell_followers(event);
+    Game(Player& player, const Durations& durations)
+        : player_(player),
+          durations_(durations),
+          nodes_(player.nodes_.size()),
+          more_unexplained_(durations.unexplained - 1),
+          time_(nodes_ + player.rows_, 0.0) {
+        player.states_.resize(nodes_);
+        for (std::size_t k = 0; k < nodes_; ++k) {
+            player.states_[k] = {-std::numeric_limits<double>::infinity(), player.causes_[k]};
+        }
+        if (!durations.behind_host.empty()) {
+            for (const Edge& edge : player.edges_) {
+                player.states_[place(edge.target)].missing -= is_left_out(edge) ? 1 : 0;
             }
+        }
+        // What nothing leads to waits for ever.
+        for (State& state : player.states_) {
+            state.missing = state.missing == 0 ? 1 : state.missing;
+        }
+        player.states_[place(origin)] = {0.0, 0};
+    }
+
+    std::vector<double> run() {
+        if (paces_matter()) {
+            by_events();
+        } else {
+            in_order();
         }
         return std::move(time_);
     }
 
 private:
+    bool paces_matter() const {
+        return std::any_of(player_.nodes_.begin(), player_.nodes_.end(), [&](const Node& node) {
+            return node.kernel >= 0 && durations_.pace[place(node.kernel)] != 1;
+        });
+    }
+
+    // Where no kernel is slowed, causes come first by their numbers, too.
+    void in_order() {
+        for (std::size_t node = place(origin); node < nodes_; ++node) {
+            const State& state = player_.states_[node];
+            if (state.missing != 0) {
+                continue;
+            }
+            time_[node] = state.ready;
+            lead_on(node, time_[node], [](Number) {});
+            if (player_.nodes_[node].kernel >= 0) {
+                const std::size_t row = place(player_.nodes_[node].kernel);
+                time_[nodes_ + row] = time_[node] + durations_.alone[row];
+                lead_on(nodes_ + row, time_[nodes_ + row], [](Number) {});
+            }
+        }
+    }
+
+    void by_events() {
+        player_.kernels_.assign(player_.rows_,
+                                Kernel{0, 0, std::numeric_limits<double>::quiet_NaN()});
+        for (Gpu& gpu : player_.gpus_) {
+            gpu.collectives = 0;
+            gpu.rows.clear();
+        }
+        Queue& queue = player_.queue_;
+        queue.clear();
+        queue.push({0.0, origin});
+        while (!queue.empty()) {
+            const Event event = queue.pop();
+            if (takes_place(event)) {
+                time_[place(event.node)] = event.when;
+                lead_on(place(event.node), event.when, [&](Number follower) {
+                    queue.push({player_.states_[place(follower)].ready, follower});
+                });
+            }
+        }
+    }
+
     // False for the end of a kernel whose pace has changed since that end was set.
     bool takes_place(const Event& event) {
-        Gpu& gpu = gpus_[place(network_.trace[place(event.node)])];
-        if (event.node >= nodes_) {
-            return finish(gpu, event);
+        const std::size_t number = place(event.node);
+        if (number >= nodes_) {
+            return finish(number - nodes_, event.when);
         }
-        const Index row = network_.kernel[place(event.node)];
-        if (row >= 0) {
-            start(gpu, event.when, place(row));
-        } else if (network_.change[place(event.node)] != 0) {
-            change(gpu, event.when, network_.change[place(event.node)]);
+        const Node& node = player_.nodes_[number];
+        Gpu& gpu = player_.gpus_[place(node.trace)];
+        if (node.kernel >= 0) {
+            start(gpu, event.when, node.kernel);
+        } else if (node.change != 0) {
+            change(gpu, event.when, node.change);
         }
         return true;
     }
 
-    void start(Gpu& gpu, double now, std::size_t row) {
+    void start(Gpu& gpu, double now, Number row) {
         gpu.rows.push_back(row);
-        set_end(row, work_[row], now, gpu.collectives > 0 ? pace_[row] : 1.0);
+        const double pace = gpu.collectives > 0 ? durations_.pace[place(row)] : 1.0;
+        set_end(row, durations_.alone[place(row)], now, pace);
     }
 
-    bool finish(Gpu& gpu, const Event& event) {
-        const std::size_t row = place(event.node - nodes_);
-        Kernel& kernel = kernels_[row];
-        if (kernel.end != event.when) {
+    bool finish(std::size_t row, double now) {
+        Kernel& kernel = player_.kernels_[row];
+        if (kernel.end != now) {
             return false;
         }
         kernel.end = std::numeric_limits<double>::quiet_NaN();
-        *std::find(gpu.rows.begin(), gpu.rows.end(), row) = gpu.rows.back();
+        Gpu& gpu = player_.gpus_[place(player_.row_traces_[row])];
+        *std::find(gpu.rows.begin(), gpu.rows.end(), static_cast<Number>(row)) = gpu.rows.back();
         gpu.rows.pop_back();
         return true;
     }
@@ -107,88 +287,76 @@ private:
         if (slowed == (gpu.collectives > 0)) {
             return;
         }
-        for (const std::size_t row : gpu.rows) {
-            const Kernel& kernel = kernels_[row];
-            const double done = (now - kernel.since) / (slowed ? pace_[row] : 1.0);
-            set_end(row, std::max(0.0, kernel.left - done), now, slowed ? 1.0 : pace_[row]);
+        for (const Number row : gpu.rows) {
+            const Kernel& kernel = player_.kernels_[place(row)];
+            const double pace = durations_.pace[place(row)];
+            const double done = (now - kernel.since) / (slowed ? pace : 1.0);
+            set_end(row, std::max(0.0, kernel.left - done), now, slowed ? 1.0 : pace);
         }
     }
 
-    void set_end(std::size_t row, double left, double now, double pace) {
-        kernels_[row] = {left, now, now + left * pace};
-        queue_.push({kernels_[row].end, nodes_ + static_cast<Index>(row)});
+    void set_end(Number row, double left, double now, double pace) {
+        player_.kernels_[place(row)] = {left, now, now + left * pace};
+        player_.queue_.push({now + left * pace, static_cast<Number>(nodes_) + row});
     }
 
-    void tell_followers(const Event& event) {
-        const std::size_t last = place(network_.first[place(event.node) + 1]);
-        for (std::size_t k = place(network_.first[place(event.node)]); k < last; ++k) {
-            const std::size_t follower = place(network_.target[k]);
-            ready_[follower] = std::max(ready_[follower], event.when + gap_[k]);
-            if (--missing_[follower] == 0) {
-                queue_.push({ready_[follower], static_cast<Index>(follower)});
+    bool is_left_out(const Edge& edge) const {
+        return !edge.host && durations_.behind_host[place(edge.target - first_node)];
+    }
+
+    // Calls `ready` with each node whose last cause this is.
+    template <typename Ready>
+    void lead_on(std::size_t source, double when, Ready ready) {
+        const std::size_t last = place(player_.first_[source + 1]);
+        for (std::size_t k = place(player_.first_[source]); k < last; ++k) {
+            const Edge& edge = player_.edges_[k];
+            if (!durations_.behind_host.empty() && is_left_out(edge)) {
+                continue;
+            }
+            State& state = player_.states_[place(edge.target)];
+            state.ready = std::max(state.ready, when + passes(edge));
+            if (--state.missing == 0) {
+                ready(edge.target);
             }
         }
     }
 
-    const Network& network_;
-    Times gap_;
-    Times work_;
-    Times pace_;
-    Index nodes_;
-    std::vector<Index> missing_;
-    std::vector<double> ready_;
+    // Ns from a cause to its effect.
+    double passes(const Edge& edge) const {
+        const std::size_t target = place(edge.target - first_node);
+        const bool at_once =
+            !edge.host && !durations_.at_once.empty() && durations_.at_once[target];
+        double found = at_once ? 0.0 : edge.gap;
+        if (edge.lasted >= 0) {
+            found += durations_.lasting[place(edge.lasted)];
+        }
+        if (more_unexplained_ != 0 && !at_once) {
+            found += edge.unexplained * more_unexplained_;
+        }
+        if (edge.host) {
+            const Number part = player_.nodes_[place(edge.target)].part;
+            found += durations_.work[target] + (part < 0 ? 0.0 : durations_.transfer[place(part)]);
+        }
+        return found;
+    }
+
+    Player& player_;
+    const Durations& durations_;
+    std::size_t nodes_;
+    double more_unexplained_;
     std::vector<double> time_;
-    std::vector<Kernel> kernels_;
-    std::vector<Gpu> gpus_;
-    std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
 };
 
-bool within(Numbers numbers, Index least, std::size_t end) {
-    return std::all_of(numbers.begin(), numbers.end(), [=](Index number) {
-        return least <= number && number < static_cast<Index>(end);
-    });
-}
-
-// Whether each compute kernel starts at one node at most, on the GPU where it ends.
-bool kernels_start_once(const Network& network, std::size_t rows) {
-    const std::size_t nodes = network.causes.size();
-    std::vector<bool> started(rows);
-    for (std::size_t node = 0; node < nodes; ++node) {
-        if (network.kernel[node] < 0) {
-            continue;
-        }
-        const std::size_t row = place(network.kernel[node]);
-        if (started[row] || network.trace[node] != network.trace[nodes + row]) {
-            return false;
-        }
-        started[row] = true;
-    }
-    return true;
-}
-
-void check(const Network& network, Times gap, Times work, Times pace, Index origin) {
-    const std::size_t nodes = network.causes.size();
-    const std::size_t all = nodes + work.size();
-    const bool lengths = network.kernel.size() == nodes && network.change.size() == nodes &&
-                         network.trace.size() == all && network.first.size() == all + 1 &&
-                         network.target.size() == gap.size() && pace.size() == work.size();
-    if (!lengths || network.first.front() != 0 ||
-        network.first.back() != static_cast<Index>(gap.size()) ||
-        !std::is_sorted(network.first.begin(), network.first.end()) ||
-        !within(network.target, 0, nodes) || !within(network.trace, 0, all) ||
-        !within(network.kernel, -1, work.size()) ||
-        !within(network.change, -static_cast<Index>(nodes), nodes + 1) ||
-        !within(network.causes, 0, gap.size() + 1) || !within(Numbers(&origin, 1), 0, nodes) ||
-        !kernels_start_once(network, work.size())) {
+std::vector<double> Player::play(const Durations& durations) {
+    const std::size_t places = nodes_.size() - place(first_node);
+    const auto fit = [=](Flags flags) { return flags.empty() || flags.size() == places; };
+    if (durations.work.size() != places || durations.lasting.size() != rows_ ||
+        durations.transfer.size() != parts_ || durations.alone.size() != rows_ ||
+        durations.pace.size() != rows_ || !fit(durations.at_once) || !fit(durations.behind_host)) {
         throw std::invalid_argument("play: lengths or numbers do not fit each other");
     }
-}
-
-}  // namespace
-
-std::vector<double> play(const Network& network, Times gap, Times work, Times pace, Index origin) {
-    check(network, gap, work, pace, origin);
-    return Player(network, gap, work, pace).run(origin);
+    const std::lock_guard turn(turn_);
+    return Game(*this, durations).run();
 }
 
 }  // namespace play

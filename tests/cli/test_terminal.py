@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from command import collscope, on_terminal
+from inputs import ROOT
 
 from collscope.reports.rendering.layout import NUMBER, TEXT, table
 from collscope.reports.rendering.text import text_table
@@ -112,11 +113,37 @@ def test_wide_shows_whole_names(db: Path) -> None:
     assert any(NAME in line for line in lines_on_terminal(80, "report", "--db", db, "--wide"))
 
 
-def test_a_pipe_has_120_columns_whatever_the_environment_says(
+def test_a_pipe_has_the_columns_that_the_environment_names(
     db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    assert NAME in collscope("report", "--db", db).out
+    named = collscope("report", "--db", db).out.splitlines()
+    assert max(map(len, named)) <= 60
+    monkeypatch.setenv("COLUMNS", "300")
+    assert max(map(len, collscope("report", "--db", db).out.splitlines())) > 120
+
+
+@pytest.mark.parametrize("columns", [None, "", "0", "-5", "wide", "9" * 5000])
+def test_a_pipe_has_120_columns_where_the_environment_names_none(
+    columns: str | None, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    lines = collscope("report", "--db", db).out.splitlines()
+    assert NAME in "\n".join(lines)
+    assert 100 < max(map(len, lines)) <= 120
+
+
+def test_lines_of_ingest_fold_in_a_pipe_where_the_environment_names_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = ROOT / "samples" / "nccl" / "ddp" / "rank0.log"
+    lines = collscope("ingest", "log", log, "--db", tmp_path / "wide.db").out.splitlines()
+    assert max(map(len, lines)) > 60
+    monkeypatch.setenv("COLUMNS", "60")
+    folded = collscope("ingest", "log", log, "--db", tmp_path / "named.db").out.splitlines()
+    assert " ".join(map(str.strip, folded)) == " ".join(map(str.strip, lines))
+    assert len(folded) > len(lines)
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import itertools
 import json
+import lzma
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command import collscope, rows
+import zstandard
+from command import collscope, dump, rows
 
 RUNS = "SELECT run, COUNT(*) FROM sources GROUP BY run ORDER BY run"
 SAME = "SELECT path, count FROM diagnostics WHERE code = 'same_recording'"
@@ -85,6 +90,78 @@ def test_a_file_beside_its_compressed_copy(
         assert report(db) == expected
         assert "already in this run" in ingest(kind, db, copy)
         assert rows(db, SAME) == [(str(copy), 1)]
+
+
+# Of other kinds a file is known by its bytes.
+OTHERS = [
+    ("profile", "profiles/guide-top.txt"),
+    ("profile", "profiles/frontier-perftools.txt"),
+    ("profile", "profiles/key_averages.txt"),
+    ("profile", "profiles/rocprofv3_kernel_stats.csv"),
+    ("profile", "profiles/synthetic.nccl.nsys.sqlite"),
+    ("profile", "profiles/synthetic.rocpd.sqlite"),
+    ("profile", "profiles/synthetic.rpd"),
+    ("profile", "profiles/synthetic.rpd2tracing.json"),
+    ("profile", "profiles/synthetic.nsys-stats.txt"),
+    ("csv", "replay/h200x2-rounds.csv"),
+    ("table", "tables/synthetic.rccl-tests.jsonl"),
+    ("table", "tables/synthetic.transferbench.txt"),
+    ("table", "tables/synthetic.nccl-tests.txt"),
+    ("metric", "tables/synthetic.megatron.log"),
+]
+PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.compress}
+# The line of a file, and of one that is known: what both count, and the labels of both.
+ADDED = re.compile(r"^[^:]+: \w+: ([^;\n]+)(; labels? .+)?$", re.MULTILINE)
+AGAIN = re.compile(
+    r"^[^:]+: already in this run \(same bytes\), unchanged: \w+: ([^;\n]+)(; labels? .+)?$",
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize("packed_first", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "name", "end"),
+    [(*file, end) for file, end in zip(OTHERS, itertools.cycle(PACKERS), strict=False)],
+)
+def test_a_compressed_copy_is_the_same_source(  # noqa: PLR0913, PLR0917 - a fixture each
+    kind: str, name: str, end: str, packed_first: bool, samples: Path, tmp_path: Path, db_path: Path
+) -> None:
+    plain = tmp_path / Path(name).name
+    packed = tmp_path / f"{plain.name}.{end}"
+    plain.write_bytes((samples / name).read_bytes())
+    packed.write_bytes(PACKERS[end](plain.read_bytes()))
+    first, copy = (packed, plain) if packed_first else (plain, packed)
+    added = ADDED.findall(ingest(kind, db_path, first))
+    assert len(added) == 1
+    before = dump(db_path)
+    again = AGAIN.findall(ingest(kind, db_path, copy))
+    assert dump(db_path) == before
+    # What is known has the same labels, and counts among those of the first time.
+    assert len(again) == 1
+    assert again[0][1] == added[0][1]
+    assert set(again[0][0].split(", ")) <= set(added[0][0].split(", "))
+
+
+def test_labels_of_many_known_files_are_in_their_line(samples: Path, db_path: Path) -> None:
+    csvs = [samples / "replay" / name for name in ("h200x2-rounds.csv", "h200x4-sweep.csv")]
+    first = collscope("ingest", "csv", *csvs, "--quiet", "--db", db_path).out
+    labels = [set(re.findall(r"'([^']+)'", line)) for line in first.splitlines() if "label" in line]
+    again = collscope("ingest", "csv", *csvs, "--quiet", "--db", db_path).out
+    line = next(line for line in again.splitlines() if "already in this run" in line)
+    assert line.startswith("2 files: already in this run (same bytes), unchanged; labels ")
+    assert set(re.findall(r"'([^']+)'", line)) == set().union(*labels)
+
+
+def test_a_profile_beside_its_compressed_trace(
+    samples: Path, tmp_path: Path, db_path: Path
+) -> None:
+    """The kernels of an SQLite file, read by two commands."""
+    plain = samples / "profiles" / "synthetic.rpd"
+    packed = tmp_path / "synthetic.rpd.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    ingest("profile", db_path, plain)
+    assert "already in this run" in ingest("trace", db_path, packed)
+    assert rows(db_path, RUNS) == [("main", 1)]
 
 
 def test_a_trace_that_was_written_again(samples: Path, tmp_path: Path, db_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_ranks_of_mpi(tmp_path: Path, mixed: list[Path]) -> None:
     out, views = alone(tmp_path, "auto", mixed)
     command = [sys.executable, "-m", "collscope", "ingest", "auto", *mixed]
     done = subprocess.run(
-        [launcher, "-n", "5", *command, "--db", tmp_path / "mpi.db"],
+        [launcher, "-n", "3", *command, "--db", tmp_path / "mpi.db"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, out)
@@ -141,10 +141,10 @@ def test_ranks_of_mpi(tmp_path: Path, mixed: list[Path]) -> None:
 
 @pytest.fixture
 def cluster() -> Iterator[str]:
-    """Address of a Dask scheduler with four workers, each a process."""
+    """Address of a Dask scheduler with two workers, each a process."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=4, threads_per_worker=1, dashboard_address=":0", protocol="tcp"
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", protocol="tcp"
     ) as local:
         yield local.scheduler_address
 

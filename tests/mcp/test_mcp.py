@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 mcp = pytest.importorskip("mcp")
@@ -135,6 +135,8 @@ _JSON = st.recursive(
 )
 
 
+# Each example is written as JSON many times on the way to its bound.
+@settings(max_examples=30)
 @given(st.dictionaries(st.text(max_size=3), _JSON), st.integers(1, 2_000))
 def test_a_document_is_cut_to_its_bound_and_says_so(inner: dict[str, Any], times: int) -> None:
     document = {"rows": [inner] * times}

@@ -138,6 +138,9 @@ def test_a_cause_that_may_cost_nothing_has_the_reason() -> None:
     assert given.endswith("It may cost nothing: two starts of a job may differ by as much.")
     above = Cause("late_host", False, (1,), "launch", Cost(7.9, 0.1, 10.0), shown)
     assert "may cost nothing" not in words(above)
+    assert words(replace(late, certain=True)).endswith(
+        "Another start may not show it: two starts of a job may differ by as much."
+    )
 
 
 def test_calls_of_unknown_size_leave_slow_collectives_open() -> None:

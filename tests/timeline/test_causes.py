@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import pickle
 import statistics
 import tarfile
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from command import collscope
@@ -18,7 +20,7 @@ from trace_builder import COMPUTE, US, Job, Row
 from collscope.model.trace import Call, HostCalls, Kind, TraceFile
 from collscope.timeline.analyse import analyse
 from collscope.timeline.graph import Graph
-from collscope.timeline.play import Played, Substitutions, play
+from collscope.timeline.play import Played, Substitutions, TakenOut, play
 from collscope.timeline.step_causes import without
 from collscope.timeline.step_causes.collectives import Facts
 from collscope.timeline.step_causes.diagnose import diagnose
@@ -71,12 +73,11 @@ def test_a_healthy_job_has_no_cause() -> None:
 
 def test_ranks_like_the_others_are_played_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each rank is a candidate, and each play is of all ranks."""
-    ranks, played = 8, 0
+    ranks, played = 8, list[bytes]()
 
-    def count(graph: Graph, new: Substitutions) -> Played:
-        nonlocal played
-        played += 1
-        return play(graph, new)
+    def count(graph: Graph, new: Substitutions, gone: TakenOut) -> Played:
+        played.append(pickle.dumps((msgspec.structs.astuple(new), msgspec.structs.astuple(gone))))
+        return play(graph, new, gone)
 
     job = Job(ranks, host_work=20 * US)
     for step in range(STEPS):
@@ -88,7 +89,8 @@ def test_ranks_like_the_others_are_played_few_times(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(without, "play", count)
     (cause,) = _diagnosis(job).causes
     assert (cause.cause, cause.ranks) == ("uneven_work", (1,))
-    assert played < 5 * ranks
+    assert len(played) < 5 * ranks
+    assert len(set(played)) == len(played)  # and nothing twice
 
 
 def test_extra_kernels_of_one_rank_cost_what_they_last() -> None:

@@ -53,16 +53,20 @@ from collscope.roofline.catalogue import catalogue_rows
 from collscope.roofline.chosen import AnyRoofs, FitRoofs, empirical, make_roofs
 from collscope.roofline.gpu_models import OtherGpus
 from collscope.store.measurements import read_measurements
+from collscope.store.step_stretches import STRETCHES
 
 _STEPS = "SELECT COUNT(*), AVG(duration_ns) FROM steps WHERE run = ?"
 
-_STEP_KERNELS = """
-SELECT c.class_id, COUNT(*) FROM kernels k
-JOIN call_times c ON c.run = k.run AND c.call_id = k.call_id
-JOIN traces t ON t.run = k.run AND t.source_id = k.source_id AND t.device IS k.device AND t.used
-JOIN steps s ON s.run = t.run AND s.rank = t.rank
-    AND k.start_ns >= s.begin_ns AND k.start_ns < s.end_ns
-WHERE k.run = ? AND NOT c.warm_up GROUP BY c.class_id
+_STEP_KERNELS = f"""
+WITH {STRETCHES},
+traced AS MATERIALIZED (
+    SELECT t.source_id, t.device, s.begin_ns, s.end_ns
+    FROM stretches s JOIN traces t ON t.run = :run AND t.rank = s.rank AND t.used)
+SELECT c.class_id, COUNT(*) FROM traced t
+JOIN kernels k ON k.run = :run AND k.source_id = t.source_id AND k.device IS t.device
+    AND k.start_ns >= t.begin_ns AND k.start_ns < t.end_ns
+JOIN call_times c ON c.run = :run AND c.call_id = k.call_id
+WHERE NOT c.warm_up GROUP BY c.class_id
 """
 
 
@@ -206,7 +210,7 @@ def _traced(
     steps, step_ns = connection.execute(_STEPS, (run,)).fetchone()
     if not step_ns:
         return Traced(exposure, gives_time)
-    kernels = connection.execute(_STEP_KERNELS, (run,))
+    kernels = connection.execute(_STEP_KERNELS, {"run": run})
     return Traced(exposure, gives_time, step_ns, {key: number / steps for key, number in kernels})
 
 

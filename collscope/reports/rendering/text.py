@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -22,7 +23,7 @@ from collscope.reports.rendering.layout import (
 )
 from collscope.writing import folded, one_line
 
-WIDTH = 120  # columns of the text form where no terminal has another width; most of a sentence
+WIDTH = 120  # columns of the text form where nothing names another width; most of a sentence
 COMMAND = "collscope "  # a block that begins so runs as it stands: it is not folded
 _NARROWEST_PAGE = 40  # of a terminal; a narrower one folds the lines
 _NARROWEST = 16  # text is not cut below this
@@ -32,14 +33,21 @@ _GAP = "  "
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal that standard output is; None where it is none."""
-    if sys.stdout is None or not sys.stdout.isatty():
+    """COLUMNS of the environment, else columns of the terminal that standard output is.
+
+    None: there is neither.
+    """
+    try:
+        named = int(os.environ.get("COLUMNS", "0"))
+    except ValueError:
+        named = 0
+    if named <= 0 and (sys.stdout is None or not sys.stdout.isatty()):
         return None
     return max(shutil.get_terminal_size((WIDTH, 0)).columns, _NARROWEST_PAGE)
 
 
 def text_width() -> int:
-    """Columns of the terminal that standard output is; 120 where it is none."""
+    """Columns as `terminal_width` has them, else 120."""
     return terminal_width() or WIDTH
 
 

@@ -41,10 +41,13 @@ CODES = (
 
 
 class MsPerStep(msgspec.Struct, frozen=True):
-    """What a step would be shorter by, in ms: the likely value and its range; null: not known."""
+    """What a step is shorter by in a start without the cause, in ms; null: not known.
 
-    value: float | None
-    low: float | None
+    The range holds what two starts differ by, too.
+    """
+
+    value: float | None  # the likely one
+    low: float | None  # end of its range
     high: float | None
 
 

@@ -68,9 +68,11 @@ def entries(answer: Answer) -> tuple[VerdictEntry, ...]:
 
 
 def _perhaps_nothing(cause: Cause, step: StepSummary) -> str:
-    """Why a cause may cost nothing, where its range begins there."""
-    if cause.certain or cause.cost.low > 0:
+    """Why the range of a cause begins at 0; empty where it does not."""
+    if cause.cost.low > 0:
         return ""
+    if cause.certain:
+        return " Another start may not show it: two starts of a job may differ by as much."
     if step.given_ms is not None or cause.within_starts:
         return " It may cost nothing: two starts of a job may differ by as much."
     hidden = "GPU work may hide the gap" if cause.cause in _OF_HOSTS else "slow hosts may hide it"

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
+from collscope.model.trace import Ints
 from collscope.timeline.graph import FIRST
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import CauseSpan, Change
 from collscope.timeline.step_causes.tolerances import MOST_MARKS
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 
 def marks_of(job: Job, change: Change) -> tuple[CauseSpan, ...]:
@@ -27,10 +32,19 @@ def marks_of(job: Job, change: Change) -> tuple[CauseSpan, ...]:
     if change.host_ns is not None:
         held = inside & (change.host_ns > job.stretched)
         spans.append((held, begin - job.idle_before, begin))
+    if not spans:
+        return ()
+    row, start, end = (
+        np.concatenate(columns) for columns in zip(*(_chosen(*span) for span in spans), strict=True)
+    )
+    longest = np.argsort(start - end, kind="stable")[:MOST_MARKS]
     found = [
-        CauseSpan(int(rows.trace[r]), float(start[r]), float(end[r]))
-        for chosen, start, end in spans
-        for r in np.flatnonzero(chosen & (end > start)).tolist()
+        CauseSpan(int(rows.trace[row[k]]), float(start[k]), float(end[k])) for k in longest.tolist()
     ]
-    longest = sorted(found, key=lambda m: m.start - m.end)[:MOST_MARKS]
-    return tuple(sorted(longest, key=lambda m: (m.trace, m.start)))
+    return tuple(sorted(found, key=lambda m: (m.trace, m.start)))
+
+
+def _chosen(chosen: Bools, start: Floats, end: Floats) -> tuple[Ints, Floats, Floats]:
+    """Rows that last, from when to when."""
+    row = np.flatnonzero(chosen & (end > start))
+    return row, start[row], end[row]

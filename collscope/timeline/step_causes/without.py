@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
 from collscope.timeline.assumptions import host_prior
-from collscope.timeline.graph import FIRST, NEVER, Graph
-from collscope.timeline.play import Substitutions, play
+from collscope.timeline.graph import FIRST
+from collscope.timeline.play import Substitutions, TakenOut, play
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Change
 from collscope.timeline.tolerances import GIVEN_STEP_ERROR, HOST_STARTS, MIN_STEP_REST, STARTS
@@ -45,6 +47,8 @@ class Player:
         self.job = job
         recorded = job.recorded
         self.given = step_ns
+        self._paced: dict[float, Floats] = {}  # work of the hosts at each pace
+        self._known: dict[tuple[bytes, Reading], Floats] = {}  # steps played, by `_key`
         # What a host waits in a launch is the GPU's time, which the profiler does not make longer.
         rest = np.maximum(job.interval - job.blocked - job.stretched, 0.0)
         self._fixed = self._cumulated(job.blocked + rest)
@@ -109,17 +113,34 @@ class Player:
         A step takes as long on one rank as on another in the long run, but ranks reach the ends of
         a few recorded steps at different moments.
         """
-        job = self.job
-        graph = self._graph(change, reading.pace)
+        key = _key(change), reading
+        if key not in self._known:
+            self._known[key] = self._steps(change, reading)
+        return self._known[key]
+
+    def _steps(self, change: Change, reading: Reading) -> Floats:
+        job, graph = self.job, self.job.graph
         alone, slowdown = job.contention[reading.kernels]
+        duration, at_once = None, None
         if change.duration is not None:
             alone = alone * change.duration
+            duration = np.rint(graph.duration * change.duration)
+            # A row that is not there starts behind nothing.
+            at_once = np.zeros(len(graph.time), dtype=bool)
+            at_once[graph.start_node[change.duration == 0] - FIRST] = True
+        if change.prompt is not None:
+            at_once = np.zeros(len(graph.time), dtype=bool) if at_once is None else at_once
+            at_once[graph.start_node[change.prompt] - FIRST] = True
         if change.slowdown is not None:
             slowdown = np.maximum(slowdown, change.slowdown)
         transfer = graph.transfer.astype(np.float64)
         if change.transfer is not None:
             transfer = transfer * change.transfer
-        played = play(graph, Substitutions(transfer, 1.0, alone, slowdown, reading.delays))
+        played = play(
+            graph,
+            Substitutions(transfer, 1.0, alone, slowdown, reading.delays),
+            TakenOut(self._work(change, reading.pace), duration, at_once, change.waits),
+        )
         found: Floats = np.diff(job.steps.ends(played.end).mean(axis=1))
         return found
 
@@ -128,10 +149,10 @@ class Player:
 
         high  the most that is known of profilers: of faster hosts with one only where none else is
         """
-        paces, played = _PACES, self._played(_PACES)
+        paces, played = _PACES, self._mean_steps(_PACES)
         if played[-1] * (1 + GIVEN_STEP_ERROR) < step_ns:
             paces = np.append(paces, _SLOWER)
-            played = np.append(played, self._played(_SLOWER))
+            played = np.append(played, self._mean_steps(_SLOWER))
         off = np.abs(played / step_ns - 1)
         good = paces[off <= max(float(off.min()) + GIVEN_STEP_ERROR / 2, GIVEN_STEP_ERROR)]
         known = good[good <= high]
@@ -141,34 +162,21 @@ class Player:
         middle = min(middle, ends[1]) if len(known) else middle
         return tuple(dict.fromkeys((middle, *ends)))
 
-    def _played(self, paces: Floats) -> Floats:
+    def _mean_steps(self, paces: Floats) -> Floats:
         """Mean step by each of some paces."""
         return np.array([float(self.steps(NOTHING, Reading(p)).mean()) for p in paces.tolist()])
 
-    def _graph(self, change: Change, pace: float) -> Graph:
-        graph = self.job.graph
-        work = graph.work * pace + self._fixed * (1 - pace)
+    def _work(self, change: Change, pace: float) -> Floats:
+        """(nodes,) ns of the host without something, at one of its paces."""
+        if pace not in self._paced:
+            self._paced[pace] = self.job.graph.work * pace + self._fixed * (1 - pace)
+        work = self._paced[pace]
         if change.host_ns is not None:
             taken, limit = change.host_ns, self.job.stretched
             own = taken - np.clip(taken, 0.0, self.job.blocked)
             taken = taken - (1 - pace) * np.clip(own, -limit, limit)
             work = np.maximum(work - self._cumulated(taken), 0.0)
-        duration, gap = graph.duration, graph.gap
-        if change.waits is not None:
-            before = graph.before.copy()
-            before[1:, change.waits] = NEVER
-            graph = replace(graph, before=before)
-        if change.duration is not None:
-            duration = np.rint(duration * change.duration).astype(np.int64)
-            # A row that is not there starts behind nothing.
-            none = graph.start_node[change.duration == 0] - FIRST
-            gap = gap.copy()
-            gap[1:, none] = 0
-        if change.prompt is not None:
-            node = graph.start_node[change.prompt] - FIRST
-            gap = gap.copy()
-            gap[:, node] = np.minimum(gap[:, node], graph.usual[:, node])
-        return graph.retimed(np.rint(work).astype(np.int64), duration, gap)
+        return np.rint(work)
 
     def _cumulated(self, host_ns: Floats) -> Floats:
         """(nodes,) what is taken of the host's time from the call that each node follows on.
@@ -185,6 +193,14 @@ class Player:
         found = np.zeros(len(job.graph.work))
         found[nodes] = total - np.repeat(before, np.diff(bounds))
         return found
+
+
+def _key(change: Change) -> bytes:
+    """Equal of changes that are: of several candidates, or of one that is gone later."""
+    found = hashlib.sha256()
+    for values in msgspec.structs.astuple(change):
+        found.update(b"none" if values is None else np.ascontiguousarray(values).data)
+    return found.digest()
 
 
 def both(first: Change, second: Change) -> Change:

@@ -153,10 +153,10 @@ def taken_by_others(job: Job, trace: int, other: int) -> Floats:
     alone = np.zeros(len(job.rows), dtype=bool)
     alone[own[complete]] = idle[partner[complete]] == 0
     found = np.where(moves & alone, idle, 0.0)
-    whole = float(idle[job.rows.of(trace)].sum())
+    all_idle = float(idle[job.rows.of(trace)].sum())
     count = np.bincount(job.step_of_row[found > 0], minlength=job.count)
     often = count.min() >= 1 and count.mean() >= MIN_TURNS
-    return found if often and found.sum() > MIN_MOVING * whole else np.zeros(len(job.rows))
+    return found if often and found.sum() > MIN_MOVING * all_idle else np.zeros(len(job.rows))
 
 
 def _shared_gpu(job: Job, trace: int, other: int, taken: Floats) -> Candidate:
