@@ -49,7 +49,7 @@ _RANGES = (
     " the profiler's cost."
 )
 # Causes that a host has.
-_OF_HOSTS = ("late_host", "blocking_sync", "small_calls")
+_OF_HOSTS = ("late_host", "blocking_sync", "small_calls", "host_bound")
 
 
 def entries(answer: Answer) -> tuple[VerdictEntry, ...]:
@@ -76,7 +76,7 @@ def _perhaps_nothing(cause: Cause, step: StepSummary) -> str:
         return ""
     if cause.certain:
         return " Another start may not show it: two starts of a job may differ by as much."
-    if step.given_ms is not None:
+    if step.given_ms is not None or cause.within_starts:
         return " It may cost nothing: two starts of a job may differ by as much."
     hidden = "GPU work may hide the gap" if cause.cause in _OF_HOSTS else "slow hosts may hide it"
     return f" It may cost nothing: without the profiler, {hidden}. Pass --step-ms to find out."
