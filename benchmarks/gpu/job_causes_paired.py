@@ -516,6 +516,8 @@ class Start:
             if time.monotonic() > end:
                 print(f"{self.job}-{measured.case.name}: no time, not {style}", flush=True)
             elif style == "light" or numbers(measured.case.name) % 2 == 0:
+                if measured.case.env:  # what the base had last may go on while it waits
+                    self.teams["base"].timed(NOTHING)
                 team.ask("traced", measured.case, style)
                 measured.styles.append(style)
 

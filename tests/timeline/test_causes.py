@@ -148,6 +148,42 @@ def test_kernels_that_all_last_longer_are_more_work() -> None:
     assert cause.cost.low <= planted <= cause.cost.high
 
 
+def test_kernels_that_last_longer_at_changing_places_have_a_slow_gpu() -> None:
+    """Every third kernel of rank 1 lasts three times as long, in each step another third."""
+    job = Job(2, host_work=20 * US)
+    for step in range(STEPS):
+        for rank in range(2):
+            for layer in range(LAYERS):
+                shared = rank == 1 and (layer + step) % 3 == 0
+                job.compute(rank, 150 * US * (3 if shared else 1))
+        job.collective((0, 1), 100 * US)
+    (cause,) = _diagnosis(job).causes
+    assert (cause.cause, cause.ranks) == ("slow_gpu", (1,))
+
+
+@pytest.mark.parametrize(
+    ("launch_ns", "pause_ns", "factor", "named"),
+    [(400 * US, 0, 1, False), (0, 12 * MS, 1, True), (0, 0, 4, True)],
+    ids=["slow launches", "pause", "longer kernels"],
+)
+def test_one_long_step_is_a_cause_if_something_is_done_in_it(
+    launch_ns: int, pause_ns: int, factor: int, named: bool
+) -> None:
+    """A step of 3.2 ms lasts more than 8 ms once."""
+    job = Job(2, host_work=20 * US)
+    for step in range(STEPS):
+        long = step == 2
+        for rank in range(2):
+            mine = long and rank == 0
+            job.host[rank] += pause_ns * mine
+            for _ in range(LAYERS):
+                job.host[rank] += launch_ns * mine
+                job.compute(rank, 150 * US * (factor if mine else 1))
+        job.collective((0, 1), 100 * US)
+    found = _diagnosis(job)
+    assert [c.cause for c in found.causes] == ["periodic"] * named
+
+
 def _blocking_traces(kernels: int = 40) -> list[TraceFile]:
     """Each launch returns 4 us after its kernel of 100 us; then 20 us of the host's own work."""
     job, ends = Job(2), [[0], [0]]
@@ -322,6 +358,7 @@ OPEN = [
     ("tp-tree.1", "slow_setting", []),
     ("host-unused.1", "host_bound", []),
     ("fsdp-slow_kernels.1", "extra_work", [0]),
+    ("fsdp-neighbour.1", "slow_gpu", [1]),
 ]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Cause, Cost, Evidence
-from collscope.timeline.step_causes.tolerances import MIN_OWN_WORK
+from collscope.timeline.step_causes.tolerances import MIN_OWN_WORK, MIN_RECURRENCES
 from collscope.timeline.tolerances import STARTS
 
 
@@ -26,6 +26,8 @@ def long_steps(
     if not len(long):
         return None
     usual = float(np.median(job.lengths[~job.long]))
+    if len(long) < MIN_RECURRENCES and not _is_explained(job, int(long[0]), usual):
+        return None
     more = float((job.lengths[long] - usual).sum())
     between = np.diff(long)
     least = step_ns * (1 - STARTS) - max(usual_ns) if step_ns is not None else 0.0
@@ -46,6 +48,28 @@ def long_steps(
         Evidence("long_steps", _largest(job, long.tolist()), count=float(len(long)),
                  usual=float(job.count), ms=more / len(long) / 1e6),
     )  # fmt: skip
+
+
+def _is_explained(job: Job, step: int, usual: float) -> bool:
+    """Whether something is done in a long step that makes it long, on one rank at least.
+
+    Rows that a usual step lacks, or that last longer, or a host that stops. Without any the host
+    was slow for a while, which need not come again. What a rank without a trace does is not known.
+    """
+    if not job.whole_job:
+        return True
+    like = int(np.flatnonzero(~job.long)[0])
+    lasted = (job.rows.end - job.rows.start).astype(np.float64)
+    done = []
+    for trace in job.traces:
+        pair = job.pair_steps(trace, step, like)
+        new, there = pair.partner < 0, np.maximum(pair.partner, 0)
+        more = np.where(new, lasted[pair.own], lasted[pair.own] - lasted[there])
+        more[~new & (job.rows.entry[pair.own] >= 0)] = 0.0  # they wait for other ranks
+        host = job.interval[pair.own]
+        stops = np.where(new | (host > job.stall), host, 0.0)
+        done.append(float(np.maximum(more, 0.0).sum() + stops.sum()))
+    return max(done) > MIN_OWN_WORK * (float(job.lengths[step]) - usual)
 
 
 def _own_work(job: Job, trace: int, step: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -28,6 +29,7 @@ Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
 
+_TYPES = re.compile(r"c10::\w+|float|double|<\d+")
 _EXCHANGES = (Op.ALL_TO_ALL, Op.ALL_TO_ALLV, Op.SEND_RECV, Op.SEND, Op.RECV)
 
 
@@ -151,6 +153,9 @@ def _what_is_read(job: Job, trace: int, nodes: Ints) -> Ints:
     if len(place) < MIN_SMALL_CALLS * job.count:
         return np.empty(0, dtype=np.int64)
     cleared = job.rows.kind[order] == Kind.MEMSET
+    # A model of several types runs the same kernels for each.
+    families = [_TYPES.sub("", name) for name in (*job.rows.names, "")]
+    _, alike = np.unique(families, return_inverse=True)
     for _ in range(MIN_SMALL_CALLS):
         place = place[place > 0] - 1
         # What a kernel adds up is cleared before it, where it has several blocks.
@@ -158,8 +163,7 @@ def _what_is_read(job: Job, trace: int, nodes: Ints) -> Ints:
         kernels = place - clear
         if not len(place):
             break
-        names = job.key[order[kernels]]
-        _, number = np.unique(names, return_inverse=True)
+        _, number = np.unique(alike[job.rows.name[order[kernels]]], return_inverse=True)
         often = np.bincount(number)
         same = number == int(often.argmax())
         if (

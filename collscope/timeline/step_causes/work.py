@@ -114,7 +114,11 @@ def longer_kernels(job: Job) -> Iterator[Candidate]:
         kinds, number = np.unique(job.rows.name[own], return_inverse=True)
         a, b = (np.bincount(number, v, minlength=len(kinds)) for v in (longer, theirs))
         most = int((a - b).argmax())
-        uneven = all(_uneven(job, own, partner, alone) for alone, _ in job.contention)
+        recurs = all(_recurs(job, own, partner, alone) for alone, _ in job.contention)
+        replaced = all(_replaced(job, trace, other, alone) for alone, _ in job.contention)
+        uneven = replaced or (
+            recurs and all(_uneven(job, own, partner, alone) for alone, _ in job.contention)
+        )
         yield Candidate(
             "uneven_work" if uneven else "slow_gpu", (job.rows.ranks[trace],), "kernels",
             Evidence("longer_kernels", job.rows.names[int(kinds[most])],
@@ -126,7 +130,7 @@ def longer_kernels(job: Job) -> Iterator[Candidate]:
                 for alone, _ in job.contention
             ),
             others=() if uneven else _calls_too(job, trace, other), between_gpus=STARTS,
-            counted=not uneven,
+            certain=recurs or not uneven, counted=not uneven,
         )  # fmt: skip
 
 
@@ -210,18 +214,42 @@ def _pairs(job: Job, trace: int, other: int) -> tuple[Ints, Ints]:
     return own[good], partner[good]
 
 
-def _uneven(job: Job, own: Ints, partner: Ints, alone: Floats) -> bool:
-    """Whether kernels are longer since they do more: all kinds of them, and alike in every step.
+def _recurs(job: Job, own: Ints, partner: Ints, alone: Floats) -> bool:
+    """Whether kernels are longer at the same places of every step; of one step it is not known.
+
+    More work makes them so; a process that takes turns on their GPU comes at any place.
 
     alone  (rows,) ns of each with nothing beside it, by one reading
     """
-    trace, other = int(job.rows.trace[own[0]]), int(job.rows.trace[partner[0]])
+    if job.count < MIN_RECURRENCES:
+        return True
+    place = np.full(len(job.rows), -1)
+    rows, there = job.beside_last(int(job.rows.trace[own[0]]))
+    place[rows] = there
+    longer = np.full((job.count, len(job.rows)), np.nan)
+    known = place[own] >= 0
+    longer[job.step_of_row[own[known]], place[own[known]]] = (alone[own] - alone[partner])[known]
+    in_all = longer[:, ~np.isnan(longer).any(axis=0)]
+    mean = np.maximum(in_all.mean(axis=0), 0.0)
+    least = np.clip(in_all.min(axis=0), 0.0, mean)
+    return bool(least.sum() >= MIN_REGULAR * mean.sum())
+
+
+def _replaced(job: Job, trace: int, other: int, alone: Floats) -> bool:
+    """Whether ranks run other kernels at the same places: libraries do for other sizes."""
     unlike = [
         float(alone[_unpaired(job, *pair)].sum()) for pair in ((trace, other), (other, trace))
     ]
+    own, _ = _pairs(job, trace, other)
+    return min(unlike) > MAX_OTHER_KERNELS * float(alone[own].sum())
+
+
+def _uneven(job: Job, own: Ints, partner: Ints, alone: Floats) -> bool:
+    """Whether kernels are longer since they do more: all kinds of them, and each kind alike.
+
+    alone  (rows,) ns of each with nothing beside it, by one reading
+    """
     longer, theirs = alone[own], np.maximum(alone[partner], 1)
-    if min(unlike) > MAX_OTHER_KERNELS * longer.sum():
-        return True  # libraries take other kernels for other sizes
     matter = longer > np.quantile(longer, 0.5)
     ratio = (longer / theirs)[matter]
     kinds, number = np.unique(job.rows.name[own[matter]], return_inverse=True)
