@@ -27,6 +27,7 @@ from collscope.timeline.step_causes.diagnose import diagnose
 from collscope.timeline.step_causes.job import Job as RecordedCauses
 from collscope.timeline.step_causes.one_step import drawn, one_step
 from collscope.timeline.step_causes.records import Diagnosis
+from collscope.timeline.step_causes.waits import families
 
 RECORDED = ROOT / "benchmarks" / "recordings" / "causes"
 PAIRED = ROOT / "benchmarks" / "recordings" / "causes_paired"
@@ -141,6 +142,42 @@ def test_a_host_that_stops_is_late() -> None:
     assert cause.cost.high > cause.cost.low
 
 
+def _with_launches(trace: TraceFile) -> TraceFile:
+    """The same with the calls of its host: launches of 4 us."""
+    begin = trace.columns.launch_ns
+    unknown, rows = np.full(len(begin), -1, np.int32), np.arange(len(begin), dtype=np.int32)
+    kind, thread = np.full(len(begin), Call.LAUNCH, np.int8), np.zeros(len(begin), np.int32)
+    calls = HostCalls(kind, thread, begin, begin + 4 * US, unknown, unknown, rows)
+    return replace(trace, calls=calls)
+
+
+def test_a_pause_of_every_step_is_named_though_steps_scatter() -> None:
+    """5 ms in each step of 17 or 29 ms; launches of every second step take 40 us for 20."""
+    job = Job(2, host_work=20 * US)
+    for step in range(STEPS):
+        for rank in range(2):
+            for kernel in range(600):
+                job.host[rank] += 20 * US * (step % 2) + 5 * MS * (kernel == 100)
+                job.compute(rank, 5 * US)
+        job.collective((0, 1), 100 * US)
+    traces = job.traces()
+    found, _ = diagnose(analyse(list(map(_with_launches, traces))), Facts(), steps=STEPS)
+    (cause,) = found.causes
+    assert (cause.cause, cause.ranks, cause.certain) == ("late_host", (), False)
+    assert cause.cost.low <= 5 <= cause.cost.high
+    # Without the host's calls, it may be that it waits for its GPU.
+    found, _ = diagnose(analyse(traces), Facts(), steps=STEPS)
+    assert found.causes == ()
+
+
+def test_kernels_of_several_types_are_one_family() -> None:
+    # as in PyTorch 2.11; without their spaces
+    equal = "vectorized_elementwise_kernel<{}, BinaryFunctor<{}, {}, bool, CompareEqFunctor<{}>>>"
+    names = [equal.format(n, *3 * [t]) for n, t in ((4, "float"), (8, "c10::BFloat16"))]
+    first, second, other = families([*names, names[0].replace("CompareEq", "CompareLt")])
+    assert first == second != other
+
+
 def test_kernels_that_all_last_longer_are_more_work() -> None:
     (cause,) = _diagnosis(_job(longer=1.5)).causes
     assert (cause.cause, cause.ranks) == ("slow_gpu", (1,)) or cause.cause == "uneven_work"
@@ -163,7 +200,7 @@ def test_kernels_that_last_longer_at_changing_places_have_a_slow_gpu() -> None:
 
 @pytest.mark.parametrize(
     ("launch_ns", "pause_ns", "factor", "named"),
-    [(400 * US, 0, 1, False), (0, 12 * MS, 1, True), (0, 0, 4, True)],
+    [(1000 * US, 0, 1, False), (0, 12 * MS, 1, True), (0, 0, 4, True)],
     ids=["slow launches", "pause", "longer kernels"],
 )
 def test_one_long_step_is_a_cause_if_something_is_done_in_it(

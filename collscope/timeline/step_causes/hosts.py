@@ -38,7 +38,7 @@ def late_hosts(job: Job) -> Iterator[Candidate]:
                 "late_host", (job.rows.ranks[trace],), "launch",
                 replace(gaps(job, stalls), detail=str(job.rows.ranks[other])),
                 changes=(Change(host_ns=stalls),), recorded=True, at_power_cap=True,
-                irregular=_irregular(job, trace, stalls),
+                irregular=_irregular(job, trace, stalls), exact=_every_step(job, stalls),
             )  # fmt: skip
 
 
@@ -54,6 +54,28 @@ def _irregular(job: Job, trace: int, stalls: Floats) -> bool:
     at_place = np.bincount(partner[stalls[own] > 0], minlength=len(job.rows))
     recurring = float(stalls[own[at_place[partner] >= job.counted]].sum())
     return recurring < MIN_REGULAR * stalled
+
+
+def _every_step(job: Job, stalls: Floats) -> bool:
+    """Whether hosts lose most of that time in pauses at the same places of every step, and about
+    as much in each step.
+
+    Where the calls of a host are not known, it may wait for its GPU there.
+    """
+    if job.counted < MIN_RECURRENCES or any(job.host[t] is None for t in job.traces):
+        return False
+    since = job.count - job.counted
+    spent = np.zeros(job.counted)
+    for trace in job.traces:
+        own, place = job.beside_last(trace)
+        known = (place >= 0) & (job.step_of_row[own] >= since) & (stalls[own] > job.stall)
+        own, place = own[known], place[known]
+        held = np.bincount(place, minlength=len(job.rows))
+        rows = own[held[place] >= job.counted]
+        spent += np.bincount(job.step_of_row[rows] - since, stalls[rows], job.counted)
+    lost = float(stalls[job.step_of_row >= since].sum())
+    mean = float(spent.mean())
+    return spent.sum() > MIN_REGULAR * lost and bool(spent.min() > MIN_REGULAR * mean)
 
 
 def against(job: Job, trace: int, other: int) -> Floats | None:
@@ -94,6 +116,7 @@ def common_stalls(job: Job) -> Iterator[Candidate]:
     yield Candidate(
         "late_host", (), "launch", gaps(job, found, len(job.traces)),
         changes=(Change(host_ns=found),), recorded=True, at_power_cap=True,
+        exact=_every_step(job, found),
     )  # fmt: skip
 
 

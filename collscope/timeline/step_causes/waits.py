@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -141,6 +141,15 @@ def _checks_for_nan(job: Job, read: Ints) -> bool:
     return any("CompareEqFunctor" in n for n in names) and any("or_kernel" in n for n in names)
 
 
+def families(names: Sequence[str]) -> Ints:
+    """A number for each kernel, equal for those that do the same with values of other types.
+
+    A model of several types runs each of its kernels for all of them.
+    """
+    _, found = np.unique([_TYPES.sub("", name) for name in names], return_inverse=True)
+    return found
+
+
 def _what_is_read(job: Job, trace: int, nodes: Ints) -> Ints:
     """Rows that make the values which a host waits for: what stands before most of such copies."""
     copies = [
@@ -153,9 +162,7 @@ def _what_is_read(job: Job, trace: int, nodes: Ints) -> Ints:
     if len(place) < MIN_SMALL_CALLS * job.count:
         return np.empty(0, dtype=np.int64)
     cleared = job.rows.kind[order] == Kind.MEMSET
-    # A model of several types runs the same kernels for each.
-    families = [_TYPES.sub("", name) for name in (*job.rows.names, "")]
-    _, alike = np.unique(families, return_inverse=True)
+    alike = families((*job.rows.names, ""))
     for _ in range(MIN_SMALL_CALLS):
         place = place[place > 0] - 1
         # What a kernel adds up is cleared before it, where it has several blocks.
