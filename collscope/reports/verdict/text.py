@@ -61,7 +61,8 @@ def entries(answer: Answer) -> tuple[VerdictEntry, ...]:
         VerdictEntry(
             cause.cause, "certain" if cause.certain else "likely", tuple(sorted(cause.ranks)),
             where(cause), MsPerStep(cause.cost.value, cause.cost.low, cause.cost.high),
-            evidence(cause) + _perhaps_nothing(cause, answer.step), advice(cause),
+            evidence(cause, answer.step.ranks) + _perhaps_nothing(cause, answer.step),
+            advice(cause),
         )
         for cause in answer.causes
     )  # fmt: skip
@@ -125,7 +126,8 @@ def _nothing(step: StepSummary) -> VerdictEntry:
     unseen = step.world is not None and step.world > step.ranks
     noise = "run-to-run variation"
     if step.steps > 1:
-        noise += f" (among the {step.steps} whole steps, and usual between two starts of a job)"
+        noise += f" (the spread of the {step.steps} whole steps, and the usual difference "
+        noise += "between two starts of a job)"
     advice = f"{NOTHING_TO_FIX} The report shows what faster collectives would save."
     recorded = step.recorded_ms or 0.0
     if step.bound == "host" and step.given_ms is not None and step.given_ms < recorded:
@@ -144,8 +146,8 @@ def _nothing(step: StepSummary) -> VerdictEntry:
     if step.sizes_unknown:
         advice = advice.replace(f"{NOTHING_TO_FIX} ", "")
         advice += (
-            " Causes do not include collectives below reachable speed: these need the sizes of "
-            "calls in the traces, which CPU activities add. With logs, the report's section "
+            " Slow collectives cannot be named as a cause here: that needs the sizes of calls in "
+            "the traces. Trace with CPU activities to record them. With logs, the report's section "
             "Efficiency and gain has the speeds."
         )
     if unseen:
