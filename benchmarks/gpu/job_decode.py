@@ -19,17 +19,14 @@ host's clock; prompt_ms; extra_ms, what is planted a step; size_bytes of each Al
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
-import sys
 import time
 import zlib
 from collections.abc import Callable
-from datetime import timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
+
+from job_ranks import Ranks, run_jobs
 
 LAYERS, CACHED, PROMPT = 24, 1024, 2048
 STEPS = 8  # recorded
@@ -118,27 +115,6 @@ class Model:
         return made.reshape(tokens, 2048)
 
 
-class Ranks:
-    """What the jobs share."""
-
-    def __init__(self, torch: Any, out: Path) -> None:
-        self.torch, self.dist, self.out = torch, torch.distributed, out
-        self.rank = self.dist.get_rank()
-        self.host = self.dist.new_group(backend="gloo", timeout=timedelta(seconds=120))
-        self.models = {kind: Model(torch, kind) for kind in HIDDEN}
-        self.kept: list[Any] = []  # memory that other ranks know
-        self.log = Path(os.environ["NCCL_DEBUG_FILE"].replace("%p", str(os.getpid())))
-
-    def together(self) -> None:
-        """All ranks come here, with nothing left to do."""
-        self.torch.cuda.synchronize()
-        self.dist.barrier(group=self.host)
-
-    def logged(self) -> int:
-        """Bytes of NCCL's log so far."""
-        return self.log.stat().st_size if self.log.exists() else 0
-
-
 def reducer(ranks: Ranks, job: Job, tokens: int) -> Callable[[Any, Any], Any]:
     """What multiplies and sums over the ranks, for so many tokens."""
     torch, dist, width = ranks.torch, ranks.dist, HIDDEN[job.model]
@@ -177,9 +153,9 @@ class Running(NamedTuple):
     capture: Callable[[], Callable[[], None]]  # a graph of a step, made anew
 
 
-def prepare(ranks: Ranks, job: Job) -> Running:
+def prepare(ranks: Ranks, model: Model, job: Job) -> Running:
     """Everything up to the first step."""
-    torch, model = ranks.torch, ranks.models[job.model]
+    torch = ranks.torch
     width, late = HIDDEN[job.model], job.late and ranks.rank == 1
     x = torch.randn(job.batch, width, device="cuda", dtype=torch.bfloat16)
     reduce = reducer(ranks, job, job.batch)
@@ -236,24 +212,6 @@ def between_ms(ranks: Ranks, step: Callable[[], None], steps: int) -> float:
     return round(statistics.median(spans), 5)
 
 
-def record(ranks: Ranks, folder: Path, style: str, work: Callable[[], None]) -> float:
-    """A trace of some work, and its time by the host's clock in ms."""
-    from torch.profiler import ProfilerActivity, profile
-
-    kinds = [ProfilerActivity.CUDA]
-    if style != "light":
-        kinds.append(ProfilerActivity.CPU)
-    ranks.together()
-    with profile(activities=kinds, record_shapes=style != "light") as recorded:
-        ranks.together()
-        begin = time.perf_counter()
-        work()
-        ranks.torch.cuda.synchronize()
-        took = (time.perf_counter() - begin) * 1e3
-    recorded.export_chrome_trace(str(folder / f"{style}.rank{ranks.rank}.json"))
-    return took
-
-
 def served(ranks: Ranks, job: Job, running: Running) -> None:
     """Prompts and decoding steps, each marked."""
     mark = ranks.torch.profiler.record_function
@@ -265,12 +223,12 @@ def served(ranks: Ranks, job: Job, running: Running) -> None:
                 running.decode()
 
 
-def run(ranks: Ranks, job: Job) -> dict[str, Any]:
+def run(ranks: Ranks, model: Model, job: Job) -> dict[str, Any]:
     """One job, with its truth."""
     folder = ranks.out / job.name
     folder.mkdir(parents=True, exist_ok=True)
     before = ranks.logged()
-    running = prepare(ranks, job)
+    running = prepare(ranks, model, job)
     captured = ranks.logged()
     steps = 12 if job.mode == "eager" else 50
     for _ in range(5):
@@ -289,14 +247,13 @@ def run(ranks: Ranks, job: Job) -> dict[str, Any]:
         "gpu": ranks.torch.cuda.get_device_name(),
     }
     if job.late:
-        model = ranks.models[job.model]
         truth["extra_ms"] = round(mean_ms(ranks, model.extra, 100) * LAYERS, 5)
     work = lambda: [running.decode() for _ in range(STEPS)] and None  # noqa: E731
     if running.prompt:
         running.prompt()
         truth["prompt_ms"] = [mean_ms(ranks, running.prompt, 5) for _ in range(3)]
         work = lambda: served(ranks, job, running)  # noqa: E731
-    took = {style: record(ranks, folder, style, work) for style in ("light", "full")}
+    took = {style: ranks.record(folder, style, work) for style in ("light", "full")}
     if job.mode != "serve":
         truth["profiled_ms"] = {style: round(ms / STEPS, 5) for style, ms in took.items()}
     if job.mode == "graph" and job.batch == 32:
@@ -306,48 +263,19 @@ def run(ranks: Ranks, job: Job) -> dict[str, Any]:
             for _ in range(STEPS):
                 replay()
 
-        record(ranks, folder, "capture", captured_too)
+        ranks.record(folder, "capture", captured_too)
     end = ranks.logged() if job.mode == "eager" else captured
     if job.backend == "nccl":
-        (folder / f"nccl.rank{ranks.rank}.log").write_bytes(ranks.log.read_bytes()[before:end])
+        ranks.keep_log(folder, before, end)
     ranks.together()
     return truth
 
 
-def main() -> None:
-    """All jobs, as long as there is time."""
-    begin = time.monotonic()
-    out, seconds = Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else float("inf")
-    out.mkdir(parents=True, exist_ok=True)
-    os.environ.update(
-        NCCL_NVLS_ENABLE="0",
-        TORCH_SYMM_MEM_DISABLE_MULTICAST="1",
-        NCCL_DEBUG="INFO",
-        NCCL_DEBUG_SUBSYS="INIT,ENV,COLL,TUNING",
-        NCCL_DEBUG_FILE=str(out / "nccl.%p.log"),
-    )
-    import torch
-
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    torch.distributed.init_process_group("cpu:gloo,cuda:nccl")
-    torch.manual_seed(torch.distributed.get_rank())
-    ranks = Ranks(torch, out)
-    for job in jobs():
-        box = [time.monotonic() - begin < seconds]
-        torch.distributed.broadcast_object_list(box, src=0, group=ranks.host)
-        if not box[0]:
-            break
-        began = time.monotonic()
-        truth = run(ranks, job)
-        if ranks.rank == 0:
-            with (out / "truth.jsonl").open("a") as file:
-                file.write(json.dumps(truth) + "\n")
-            print(job.name, truth["step_ms"], f"{time.monotonic() - began:.1f} s", flush=True)
-    ranks.together()
-    ranks.log.unlink(missing_ok=True)
-    sys.stdout.flush()
-    os._exit(0)
+def runner(ranks: Ranks) -> Callable[[Job], dict[str, Any]]:
+    """What runs a job on these ranks; the models are made once."""
+    models = {kind: Model(ranks.torch, kind) for kind in HIDDEN}
+    return lambda job: run(ranks, models[job.model], job)
 
 
 if __name__ == "__main__":
-    main()
+    run_jobs(jobs(), runner)

@@ -16,13 +16,9 @@ looked at last: odd CRC-32 of the name.
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import time
 import zlib
-from datetime import timedelta
-from pathlib import Path
+
+from job_ranks import run_jobs
 
 BATCHES = (3, 40, 200)
 BACKENDS = ("nccl", "oneshot", "twoshot")
@@ -102,38 +98,6 @@ class Step:
         return graph
 
 
-class Ranks:
-    """What the jobs share."""
-
-    def __init__(self, torch, out):
-        self.torch, self.dist, self.out = torch, torch.distributed, out
-        self.rank = self.dist.get_rank()
-        self.host = self.dist.new_group(backend="gloo", timeout=timedelta(seconds=60))
-        self.log = out / f"nccl.{os.getpid()}.log"
-        self.kept = []  # memory of graphs, and memory that other ranks know
-
-    def together(self):
-        """All ranks come here, with nothing left to do."""
-        self.torch.cuda.synchronize()
-        self.dist.barrier(group=self.host)
-
-    def logged(self):
-        """Bytes of NCCL's log so far."""
-        return self.log.stat().st_size if self.log.exists() else 0
-
-    def record(self, folder, style, work):
-        """A trace of some work."""
-        from torch.profiler import ProfilerActivity, profile
-
-        kinds = [ProfilerActivity.CUDA] + [ProfilerActivity.CPU] * (style != "light")
-        self.together()
-        with profile(activities=kinds, record_shapes=style != "light") as recorded:
-            self.together()
-            work()
-            self.together()
-        recorded.export_chrome_trace(str(folder / f"{style}.rank{self.rank}.json"))
-
-
 def run(ranks, name, backend, batches):
     """One job; its truth."""
     folder = ranks.out / name
@@ -161,10 +125,8 @@ def run(ranks, name, backend, batches):
         ranks.record(folder, style, replayed)
     ranks.kept.append((steps, graphs))
     if backend == "nccl":
-        lines = ranks.log.read_bytes()[before:after].split(b"\n")
-        if batches != (BATCHES[1],):
-            lines = [line for line in lines if b" -> Algo " not in line]
-        (folder / f"nccl.rank{ranks.rank}.log").write_bytes(b"\n".join(lines))
+        without = None if batches == (BATCHES[1],) else b" -> Algo "
+        ranks.keep_log(folder, before, after, without=without)
     return {
         "job": name,
         "exam": zlib.crc32(name.encode()) & 1,
@@ -177,39 +139,10 @@ def run(ranks, name, backend, batches):
     }
 
 
-def main():
-    """All jobs, as long as there is time."""
-    out = Path(sys.argv[1])
-    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else float("inf")
-    began = time.monotonic()
-    out.mkdir(parents=True, exist_ok=True)
-    os.environ.update(
-        NCCL_NVLS_ENABLE="0",
-        TORCH_SYMM_MEM_DISABLE_MULTICAST="1",
-        NCCL_DEBUG="INFO",
-        NCCL_DEBUG_SUBSYS="INIT,ENV,COLL,TUNING",
-        NCCL_DEBUG_FILE=str(out / "nccl.%p.log"),
-    )
-    import torch
-
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    torch.distributed.init_process_group("cpu:gloo,cuda:nccl")
-    ranks = Ranks(torch, out)
-    for job in jobs():
-        box = [time.monotonic() - began < seconds]
-        torch.distributed.broadcast_object_list(box, src=0, group=ranks.host)
-        if not box[0]:
-            break
-        truth = run(ranks, *job)
-        if ranks.rank == 0:
-            with (out / "truth.jsonl").open("a") as file:
-                file.write(json.dumps(truth) + "\n")
-            print(job[0], f"{time.monotonic() - began:.1f} s", flush=True)
-    ranks.together()
-    ranks.log.unlink(missing_ok=True)
-    sys.stdout.flush()
-    os._exit(0)
+def runner(ranks):
+    """What runs a job on these ranks."""
+    return lambda job: run(ranks, *job)
 
 
 if __name__ == "__main__":
-    main()
+    run_jobs(jobs(), runner)
