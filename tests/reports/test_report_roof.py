@@ -697,7 +697,7 @@ def test_the_range_counts_nothing_at_its_lower_end_for_what_only_the_job_tells()
     slow = (19.2 + GIB * 1.75 / 315.91e3) / ROOF_US
     assert uplift.low == pytest.approx(1 / (1 - 0.1 * (1.1 - slow)) - 1, rel=1e-2)
     assert any(
-        text.startswith("1 of 2 classes judged by transfers in the job, without a replay")
+        text.startswith("other work in the job does not slow the transfers of 1 of 2 classes")
         for text in texts(uplift.assumptions)
     )
 

@@ -320,14 +320,14 @@ def _classes(classes: Sequence[ClassTimeRow]) -> Table:
 
 def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
     roots = any(not parse_op(c.op).synchronises for c in classes)
-    apart = (
+    no_waits = (
         " Where ranks need not wait for the last one, as in Broadcast, skew is not waiting, and "
         "wait ms is all kernel time before the last rank arrived."
     ) * roots
     yield (
         "median, min and max: transfers of single calls (the table Classes has means). Skew: from "
         "the first rank to the last, median. transfer and wait ms: sums over calls and ranks."
-        f"{apart}"
+        f"{no_waits}"
     )
     if len(classes) > _MOST_CLASSES:
         more = count(len(classes) - _MOST_CLASSES, "more class", "more classes")
