@@ -5,12 +5,10 @@ All are executors of `concurrent.futures`.
 
 from __future__ import annotations
 
-import ctypes
-import multiprocessing
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -90,6 +88,10 @@ class _Processes(Executor):
     """
 
     def __init__(self, width: int) -> None:
+        # Late: one process alone needs none of it.
+        import multiprocessing  # noqa: PLC0415
+        from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
+
         # Not by fork: this process has threads, and a fork would copy locks that they hold.
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["collscope.ingest.parts", "collscope.ingest.logs"])
@@ -119,6 +121,8 @@ def _of_host(jobs: int | None) -> Workers:
 
 def _end_with_parent() -> None:
     """End with Ctrl-C in silence, and with the process that asked for this one."""
+    import ctypes  # noqa: PLC0415 - only in the processes that are started
+
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -37,7 +37,7 @@ def join_tuning(
     rows: list[int] = []
     chosen: list[int] = []
     alone = 0
-    for thread in np.unique(tuning.thread).tolist():
+    for thread in sorted(set(tuning.thread.tolist())):  # np.unique would import numpy.ma
         lines = np.flatnonzero(tuning.thread == thread)
         own = candidates[columns["thread"][candidates] == thread]
         calls = [

@@ -24,6 +24,7 @@ from collscope.timeline.play import Played, Substitutions, TakenOut, play
 from collscope.timeline.step_causes import without
 from collscope.timeline.step_causes.collectives import Facts
 from collscope.timeline.step_causes.diagnose import diagnose
+from collscope.timeline.step_causes.job import Job as RecordedCauses
 from collscope.timeline.step_causes.one_step import drawn, one_step
 from collscope.timeline.step_causes.records import Diagnosis
 
@@ -191,6 +192,33 @@ def test_a_gpu_bounds_a_given_step_if_hosts_would_be_faster_with_the_profiler() 
     (cause,) = _diagnosis(job, step_ns=1.05 * recorded).causes
     assert (cause.ranks, cause.certain) == ((1,), True)
     assert cause.cost.low <= 1.05 * LAYERS * 0.075 <= cause.cost.high
+
+
+@pytest.mark.parametrize(("extra", "longer"), [(5, 1.0), (0, 1.5)], ids=["more", "longer"])
+def test_ranks_with_other_work_show_the_slowdown_beside_collectives(
+    extra: int, longer: float
+) -> None:
+    """Rank 1 comes later to a collective, beside which rank 0's kernels need 30 % more."""
+    job = Job(2)
+    for _ in range(STEPS):
+        for rank in range(2):
+            for _ in range(extra * rank):
+                job.compute(rank, 200 * US)
+                job.rows[rank][-1].name = 2
+            for _ in range(LAYERS):
+                job.compute(rank, round(100 * US * (longer if rank else 1)))
+        job.collective((0, 1), 100 * US, blocking=False)
+        for rank in range(2):
+            for _ in range(LAYERS):
+                beside = job.compute_free[rank] < job.comm_free[rank] - 10 * US
+                duration = (130 if beside else 100) * (longer if rank else 1)
+                job.compute(rank, round(duration * US))
+            job.compute_free[rank] = max(job.compute_free[rank], job.comm_free[rank])
+        job.collective((0, 1), 100 * US)
+    timeline = analyse(job.traces())
+    found = RecordedCauses(timeline.recorded(STEPS, uneven=True), timeline.host)
+    ((_, slowdown),) = found.contention
+    assert slowdown[found.compute] == pytest.approx(0.3, abs=0.02)
 
 
 def test_a_forced_setting_is_named_by_the_log() -> None:

@@ -15,7 +15,13 @@ from collscope.model.trace import Call, HostCalls, Ints, Kind
 from collscope.timeline.graph import FIRST, HOST, NEVER
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.step_causes.tolerances import LONG_STEP, STRETCHED_INTERVAL
-from collscope.timeline.tolerances import SLOWDOWN_PRIOR, STARTS
+from collscope.timeline.tolerances import (
+    MAX_BESIDE_ALONE,
+    MIN_BESIDE,
+    MIN_PAIRED_TIME,
+    SLOWDOWN_PRIOR,
+    STARTS,
+)
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -92,7 +98,8 @@ class Job:
         Where the record does not show the slowdown it may be none, or as much as is known of other
         jobs. It shows none where the same kernels last longer alone on one rank than beside a
         collective on another: then the first of these ranks is the slower one. Where ranks have
-        different amounts of work it shows too little for the same reason.
+        different amounts of work it shows too little for the same reason. What two ranks run both
+        alone shows how much slower one is.
         """
         known, duration = self.recorded.contention, self.graph.duration.astype(np.float64)
         alone = known.alone(duration, known.slowdown)
@@ -102,13 +109,45 @@ class Job:
         work = work[self.traces]
         if known.mean and work.max() <= (1 + STARTS) * work.min():
             return (own,)
+        between = self._slowdown_between_ranks
+        if between is not None:
+            slowdown = np.where(self.graph.compute, between, 0.0)
+            return ((known.alone(duration, slowdown), slowdown),)
         prior = np.where(self.graph.compute, np.maximum(SLOWDOWN_PRIOR, known.slowdown), 0.0)
         return own, (known.alone(duration, prior), prior)
 
-    @property
+    @cached_property
+    def _slowdown_between_ranks(self) -> float | None:
+        """Slowdown of what one rank runs beside a collective, and another alone.
+
+        Against how much longer the first rank's kernels last where both run them alone. None: too
+        few are such.
+        """
+        share = self.recorded.contention.share
+        lasted = (self.rows.end - self.rows.start).astype(np.float64)
+        beside = expected = 0.0
+        for trace in self.traces:
+            other = self.like(trace)
+            if other is None:
+                continue
+            own, there = self.beside(trace, other)
+            paired = (there >= 0) & self.compute[own] & self.compute[there]
+            paired &= share[there] < MAX_BESIDE_ALONE
+            own, there = own[paired], there[paired]
+            both, one = share[own] < MAX_BESIDE_ALONE, share[own] > MIN_BESIDE
+            longer = lasted[own][both].sum() / max(1.0, lasted[there][both].sum())
+            beside += float(lasted[own][one].sum())
+            expected += float(longer * lasted[there][one].sum())
+        inside = self.compute & (self.step_of_row >= 0)
+        if expected <= MIN_PAIRED_TIME * float(lasted[inside].sum()):
+            return None
+        return max(0.0, beside / expected - 1)
+
+    @cached_property
     def duration(self) -> Floats:
         """ns of each row with nothing beside it, as far as the record shows; 0 of collectives."""
-        return self.contention[0][0]
+        known = self.recorded.contention
+        return known.alone(self.graph.duration.astype(np.float64), known.slowdown)
 
     def launched(self, trace: int) -> Ints:
         """Rows of a trace in the order of their launches; of their starts where none is known."""
