@@ -41,6 +41,14 @@ def test_the_prediction_described_is_the_one_printed(samples: Path, tmp_path: Pa
     new, low, high, old, gain = described.groups()
     answer = collscope("predict", "--system", "h200", *db).out
     assert f"{old} -> {new} ms ({low} to {high}), {gain} shorter" in answer
+    described = re.search(
+        r"This saves ([\d.]+) ms\. The verdict's ([\d.]+) ms",
+        " ".join(README.read_text("utf-8").split()),
+    )
+    assert described is not None
+    saved, of_verdict = described.groups()
+    assert float(saved) == round(float(old) - float(new), 2)
+    assert f"would be {of_verdict} ms shorter" in collscope("report", "--brief", *db).out
 
 
 def test_the_step_times_shown_are_those_measured(recorded_jobs: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from collscope.hang.records import Claim, Counts, Evidence, RankEvidence
+from collscope.hang.records import NO_ANSWER, Claim, Counts, Evidence, RankEvidence
 from collscope.parsers._ras import RasAnswer, RasCommunicator, RasRank, answers, is_json, is_text
 
 if TYPE_CHECKING:
@@ -89,9 +89,7 @@ def _world_rank(
 
 
 def _missing(number: int, rank: RasRank) -> Claim:
-    reason = (
-        "is dead according to the RAS service" if rank.dead else "does not answer the RAS service"
-    )
+    reason = "is dead according to the RAS service" if rank.dead else f"{NO_ANSWER} the RAS service"
     what = "dead" if rank.dead else "silent"
     return Claim(number, what, f"Rank {number} {reason}.", rank.host, rank.pid, rank.gpu)
 

@@ -17,7 +17,15 @@ from msgspec.structs import replace
 
 from collscope.hang.counts import by_counts, nobody
 from collscope.hang.pattern import TURNS_AHEAD, pattern_of
-from collscope.hang.records import EQUAL_COUNTS, Claim, Verdict, Waiting, Who, only_sends
+from collscope.hang.records import (
+    EQUAL_COUNTS,
+    NO_RECORDING,
+    Claim,
+    Verdict,
+    Waiting,
+    Who,
+    only_sends,
+)
 from collscope.hang.tasks import failed_tasks
 
 if TYPE_CHECKING:
@@ -276,7 +284,7 @@ def _standing_out(
             sure,
             "has the call open, although its peers completed it",
         ),
-        (silent, "silent", "likely", "has no recording, and other ranks wait for it"),
+        (silent, "silent", "likely", f"{NO_RECORDING}, and other ranks wait for it"),
     ):
         if not ranks:
             continue
@@ -476,11 +484,10 @@ def _judged_by_pattern(
     if len(leaving) != 1 or None in patterns.values():
         return None
     ((rank, left),) = leaving.items()
-    others = _ranks(involved - {rank})
-    reason = (
-        f"Until this call, rank {rank} repeated one sequence of calls."
-        f" {others.capitalize()} still {'do' if len(involved) > 2 else 'does'}."
-    )
+    reason = f"Rank {rank} had repeated a sequence of calls, and left it with this call."
+    if others := involved - {rank}:
+        theirs = "its own" if len(others) == 1 else "theirs"
+        reason += f" {_ranks(others).capitalize()} kept to {theirs}."
     differ = _values(known, left.call) if "different_call" in left.what else ()
     return _decided(known, open_calls, [rank], left.what, left.call, ("likely", (reason, *differ)))
 

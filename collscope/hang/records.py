@@ -14,6 +14,8 @@ WHAT = (
     "host_never_called", "dead", "silent", "gpu_not_finished", "different_call", "different_order",
     "extra_call", "peer_missing", "not_initialised",
 )  # fmt: skip
+# What a reason has of a silent rank: both may be known of it.
+NO_RECORDING, NO_ANSWER = "has no recording", "does not answer"
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):

@@ -13,6 +13,7 @@ from collscope.model.trace import Ints
 from collscope.stats import MAD_TO_SIGMA
 from collscope.timeline.analyse import Timeline
 from collscope.timeline.clocks import Floats, call_ends
+from collscope.timeline.queued_idle import queued_idle
 from collscope.timeline.steps import Steps
 from collscope.timeline.tolerances import (
     CALLS_PER_HELD_UP,
@@ -249,7 +250,7 @@ def _queued(rows: Rows) -> Iterable[Diagnostic]:
     ranks, most, number = [], 0.0, 0
     for t, rank in enumerate(rows.ranks):
         own = rows.of(t)
-        idle = _queued_idle(rows.start[own], rows.end[own], rows.launch[own])
+        idle = queued_idle(rows.start[own], rows.end[own], rows.launch[own])
         idle = idle[idle > MAX_QUEUED_IDLE_NS]
         span = int(rows.end[own].max() - rows.start[own].min()) if own.start < own.stop else 0
         if idle.sum() > MAX_QUEUED_IDLE_SHARE * span:
@@ -262,24 +263,6 @@ def _queued(rows: Rows) -> Iterable[Diagnostic]:
             "launched: rows are missing or too short, or another process uses the GPU"
         )
         yield Diagnostic(Severity.NOTICE, "idle_while_queued", text, count=number)
-
-
-def _queued_idle(start: Ints, end: Ints, launch: Ints) -> Ints:
-    """Times in which nothing runs after the launch of what runs next, ns.
-
-    A launch has returned, at the latest, when the next one begins: it may itself take long.
-    """
-    order = np.argsort(start, kind="stable")
-    start, end, launch = start[order], end[order], launch[order]
-    known = np.unique(launch[launch != UNKNOWN_LAUNCH])
-    if not len(known):
-        return known
-    behind = np.searchsorted(known, launch, side="right")
-    queued = (launch != UNKNOWN_LAUNCH) & (behind < len(known))
-    returned = known[np.minimum(behind, len(known) - 1)]
-    since = np.maximum(np.maximum.accumulate(end)[:-1], returned[1:])
-    idle: Ints = (start[1:] - since)[queued[1:]]
-    return idle[idle > 0]
 
 
 def _steps(timeline: Timeline, steps: Steps) -> Iterable[Diagnostic]:

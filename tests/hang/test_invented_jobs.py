@@ -73,7 +73,7 @@ def test_a_rank_stops_in_the_communicator_of_its_host(tmp_path: Path) -> None:
     assert found.frames == (f"step_of_rank_{found.frames_rank} train.py:7",)
     assert f"Code: rank {found.frames_rank}, which waits, made the call in step_of_rank_" in text
     assert (
-        "Last completed call: AllReduce, call 5 of group 0 (ranks 0 to 7) on rank 5. Each group"
+        "Last call that rank 5 completed: AllReduce, call 5 of group 0 (ranks 0 to 7). Each group"
         " counts its own calls."
     ) in text
 
@@ -319,9 +319,9 @@ def test_the_code_line_has_the_job_s_own_frames() -> None:
     )  # fmt: skip
     text = render_hang(found, "text")
     assert (
-        "Code: rank 2 made the call in forward /job/model.py:30, called from"
+        "Code: rank 2 made its different call in forward /job/model.py:30, called from"
         " <module> /job/train.py:9.\n"
     ) in text
     assert "AllReduce, call 4 of group 1 (ranks 0, … 63).\n" in text
     alone = render_hang(replace(found, frames=found.frames[:1]), "text")
-    assert f"made the call in all_reduce {torch}/c10d.py:3068.\n" in alone
+    assert f"made its different call in all_reduce {torch}/c10d.py:3068.\n" in alone

@@ -411,7 +411,9 @@ def test_a_verdict_of_several_ranks_is_a_sentence(tmp_path: Path) -> None:
     first, *_ = render_hang(judge(evidence_of([str(tmp_path)])), "text").splitlines()
     assert first.startswith("Verdict: ranks 12 (")
     assert "), 13 (" in first
-    assert first.endswith("did not make the call (their hosts sleep, wait, or skipped it).")
+    assert first.endswith(
+        "did not make the call (their processes sleep, wait elsewhere, or skipped it)."
+    )
 
 
 def test_text_of_the_service_is_no_log(tmp_path: Path) -> None:

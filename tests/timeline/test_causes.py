@@ -35,10 +35,13 @@ STEPS, LAYERS = 4, 20
 MS = 1_000_000
 
 
-def _job(*, extra: int = 0, pause_ns: int = 0, longer: float = 1.0) -> Job:
+def _job(
+    *, extra: int = 0, extra_ns: int = 200 * US, pause_ns: int = 0, longer: float = 1.0
+) -> Job:
     """Steps of equal layers on two ranks; rank 1 has what is planted.
 
-    extra     more kernels in the forward pass, 200 us each
+    extra     more kernels in the forward pass
+    extra_ns  of each of them
     pause_ns  of the host at the beginning of each step
     longer    factor of every kernel
     """
@@ -52,7 +55,7 @@ def _job(*, extra: int = 0, pause_ns: int = 0, longer: float = 1.0) -> Job:
                 duration = (150 + 5 * (layer % 4)) * US
                 job.compute(rank, round(duration * (longer if mine else 1)))
             for _ in range(extra if mine else 0):
-                job.compute(rank, 200 * US)
+                job.compute(rank, extra_ns)
         job.collective((0, 1), 100 * US)
     return job
 
@@ -99,6 +102,36 @@ def test_extra_kernels_of_one_rank_cost_what_they_last() -> None:
         pytest.approx(20, abs=1),
     )
     assert cause.cost.low <= 5 * 0.202 <= cause.cost.high  # with the 2 us before each
+
+
+def test_extra_kernels_of_every_step_stand_out_above_a_hundredth_of_it() -> None:
+    # a step takes 20 * (150 + 5 * 1.5) us of kernels, 40 us between them and 0.1 ms: 3.3 ms
+    (cause,) = _diagnosis(_job(extra=1, extra_ns=80 * US)).causes
+    assert (cause.cause, cause.ranks, cause.certain) == ("extra_work", (1,), False)
+    assert cause.cost.value == pytest.approx(0.082, rel=0.1)
+    assert _diagnosis(_job(extra=1, extra_ns=25 * US)).causes == ()
+
+
+def _interrupted(*, moving: bool) -> Diagnosis:
+    """Two ranks, of which rank 1's GPU runs nothing for 0.4 ms in three places of a step."""
+    job = Job(2, host_work=20 * US)
+    for step in range(STEPS):
+        for rank in range(2):
+            for layer in range(LAYERS):
+                place = (layer + 3 * step * moving) % LAYERS
+                taken = rank == 1 and place in (4, 9, 15)
+                job.compute(rank, 150 * US, gap=400 * US if taken else 2 * US)
+        job.collective((0, 1), 100 * US)
+    return _diagnosis(job)
+
+
+def test_a_gpu_that_runs_nothing_at_changing_places_has_another_process() -> None:
+    (cause,) = _interrupted(moving=True).causes
+    assert (cause.cause, cause.ranks, cause.evidence.kind) == ("slow_gpu", (1,), "taken")
+    assert cause.evidence.count == pytest.approx(3)
+    assert cause.cost.low <= 3 * 0.398 <= cause.cost.high
+    # Where rows are missing, the same place is idle in every step.
+    assert [c.evidence.kind for c in _interrupted(moving=False).causes] == []
 
 
 def test_a_host_that_stops_is_late() -> None:
@@ -286,6 +319,9 @@ OPEN = [
     ("tp-sleep_middle.1", "late_host", [0]),
     ("fsdp-none.1", "none", []),
     ("tp-long_batch.1", "none", []),
+    ("tp-tree.1", "slow_setting", []),
+    ("host-unused.1", "host_bound", []),
+    ("fsdp-slow_kernels.1", "extra_work", [0]),
 ]
 
 
@@ -309,6 +345,27 @@ def _recorded(folder: Path, case: str, kept: Path = RECORDED, style: str = "ligh
     files = [*sorted(folder.glob(f"{style}.*")), *sorted(folder.glob("nccl.*"))]
     assert collscope("ingest", "auto", "--db", folder / "t.db", *files).code == 0
     return folder / "t.db"
+
+
+def test_a_search_for_unused_parameters_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (entry,) = _verdict(_recorded(tmp_path, "host-unused.1", style="full"))
+    assert "marks 146 gradients" in entry["evidence"]  # AllReduce of 146 Int32, one a parameter
+    assert "find_unused_parameters=False" in entry["advice"]
+    cost = entry["ms_per_step"]
+    # Three steps without it, and three with it; ms
+    assert cost["low"] <= _steps("host-unused.1") - _steps("host-none.1") <= cost["high"]
+
+
+def test_interruptions_of_a_host_recur_in_a_given_step(tmp_path: Path) -> None:
+    db = _recorded(tmp_path, "tp-busy_cores.1", style="full")
+    (first, *_) = _verdict(db, "--step-ms", str(_steps("tp-busy_cores.1")))
+    assert (first["cause"], first["ranks"]) == ("late_host", [1])
+
+
+def test_contention_does_not_make_work_uneven(tmp_path: Path) -> None:
+    # kernels beside collectives last longer on the rank that is late; "uneven_work" before
+    (first, *_) = _verdict(_recorded(tmp_path, "fsdp-slow_kernels.1", style="full"))
+    assert (first["cause"], first["ranks"]) == ("extra_work", [0])
 
 
 def test_a_host_that_reads_how_much_it_has_to_send_is_no_cause(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from collscope.hang.records import NO_ANSWER, NO_RECORDING
 from collscope.reports.rendering.formats import to_readable
 from collscope.reports.rendering.layout import TEXT, Section, table
 from collscope.writing import one_line, to_json
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
     from collscope.hang.records import Verdict, Waiting, Who
 
 _WHAT = {
-    "host_never_called": "did not make the call (its host sleeps, waits, or skipped it)",
+    "host_never_called": "did not make the call (its process sleeps, waits elsewhere, or skipped"
+    " it)",
     "dead": "ended before the other ranks",
-    "silent": "has no recording, or does not answer",
+    "silent": "is silent",
     "gpu_not_finished": "still has the call open on its GPU, although a peer completed it",
     "different_call": "made a different call than its peers",
     "different_order": "made the calls of its groups in a different order",
@@ -26,22 +28,30 @@ _WHAT = {
     "not_initialised": "did not finish creating the communicator",
 }
 _WHAT_OF_SEVERAL = _WHAT | {
-    "host_never_called": "did not make the call (their hosts sleep, wait, or skipped it)",
-    "silent": "have no recording, or do not answer",
+    "host_never_called": "did not make the call (their processes sleep, wait elsewhere, or skipped"
+    " it)",
+    "silent": "are silent",
     "gpu_not_finished": "still have the call open on their GPUs, although a peer completed it",
     "peer_missing": "did not make their side of the transfer",
 }
 ADVICE = {
     "host_never_called": "Check the rank's stack (py-spy dump) and its data loader.",
-    "dead": "Check the rank's stderr and its host's log.",
-    "silent": "Check the rank's exit status, the kernel's log, and whether its process is stopped.",
+    "dead": "Check the rank's stderr and the system log of its machine (dmesg).",
+    "silent": "Check the rank's exit status, the system log of its machine (dmesg), and whether its"
+    " process is stopped.",
     "peer_missing": "Check the pipeline's schedule.",
-    "gpu_not_finished": "Check the rank's GPU: Xid lines, a kernel that does not end.",
+    "gpu_not_finished": "Check the rank's GPU: Xid lines in the system log (dmesg), a kernel that"
+    " does not end.",
     "not_initialised": "Check the rank's start, network and stderr.",
     "different_call": "Check the code that makes the call.",
     "different_order": "Check the code that makes the call.",
     "extra_call": "Check the code that makes the call.",
 }  # by the first code of `Verdict.what`
+# What is known of a silent rank, as the reasons have it, of one rank and of several.
+_SILENT = {NO_RECORDING: "have no recording", NO_ANSWER: "do not answer"}
+# What the code of a rank calls, where its peers call something else.
+_OWN_CALL = {"different_call": "its different call", "extra_call": "its extra call"}
+_OF_CODE = {"different_call", "different_order", "extra_call"}
 _RECORD = (
     "For the next run, set TORCH_FR_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1 and "
     "TORCH_NCCL_ENABLE_TIMING=1 on every rank."
@@ -87,8 +97,8 @@ def verdict_lines(verdict: Verdict) -> list[tuple[str, str]]:
         lines.append(("Call that hangs", f"{verdict.op}{number}{group}."))
     if verdict.frames:
         lines.append(_code(verdict))
-    if verdict.last_completed is not None:
-        lines.append(_last_completed(verdict))
+    if verdict.last_completed is not None and verdict.who:
+        lines.append(_last_completed(verdict.last_completed, verdict.who[0].rank, verdict.group))
     if verdict.waiting.ranks:
         # Undecided: one of them may be the one that holds up the others.
         head = "Waiting" if verdict.decided else "Possibly waiting"
@@ -111,18 +121,19 @@ def _code(verdict: Verdict) -> tuple[str, str]:
     if rank is None:
         return "Code of the call", places
     waits = ", which waits," if verdict.decided and rank in verdict.waiting.which else ""
-    return "Code", f"rank {rank}{waits} made the call in {places}"
+    call = "the call"
+    if rank in {who.rank for who in verdict.who} and set(verdict.what) <= _OF_CODE:
+        call = _OWN_CALL.get(verdict.what[0], "its call") if len(verdict.what) == 1 else "its call"
+    return "Code", f"rank {rank}{waits} made {call} in {places}"
 
 
-def _last_completed(verdict: Verdict) -> tuple[str, str]:
-    last = verdict.last_completed or ""
-    where = f" on rank {verdict.who[0].rank}" if verdict.who else ""
-    other_group = not last.endswith(f" of group {verdict.group}")
+def _last_completed(last: str, rank: int, hangs_in: str | None) -> tuple[str, str]:
+    other_group = not last.endswith(f" of group {hangs_in}")
     counted = " Each group counts its own calls." if other_group else ""
     call = _OF_GROUP.fullmatch(last)
     if call is not None:
         last = f"{call[1]}, call {call[2]} of {_group(call[3])}"
-    return "Last completed call", f"{last}{where}.{counted}"
+    return f"Last call that rank {rank} completed", f"{last}.{counted}"
 
 
 def _group(name: str) -> str:
@@ -177,6 +188,12 @@ def _ranges(ranks: Sequence[int]) -> str:
 def _named(verdict: Verdict) -> str:
     number = len(verdict.who)
     names = _WHAT if number == 1 else _WHAT_OF_SEVERAL
+    known = [
+        one if number == 1 else several
+        for one, several in _SILENT.items()
+        if any(one in reason for reason in verdict.reasons)
+    ]
+    names = names | ({"silent": " and ".join(known)} if known else {})
     what = ", or ".join(names[name] for name in verdict.what)
     who = ", ".join(map(_who, verdict.who[:_NAMED])) + _more(verdict.who, _NAMED)
     return f"{_ranks(number)} {who} {what}."

@@ -16,6 +16,7 @@ _TEMPLATE = re.compile(r"<[^<>]*>")
 _NAME = 40  # characters of a kernel's name
 _WHERE = {
     "calls": "where the host waits", "copies": "in copies", "collectives": "in all collectives",
+    "backward": "in the backward pass",
     "exchanges": "between stages", "steps": "in some of the steps",
 }  # fmt: skip
 _CALLS = {
@@ -96,6 +97,14 @@ def _setting(cause: Cause, shown: Evidence) -> str:
     return f"{name}{blocks}; collective transfers take {ms(shown.ms)} ms a step."
 
 
+def _taken(cause: Cause, shown: Evidence) -> str:
+    return (
+        f"The GPU of rank {cause.ranks[0]} runs nothing of this job for {ms(shown.ms)} ms a step, "
+        f"in {figure(shown.count)} places, although its next kernel has been launched. The places "
+        "differ from step to step, and no other rank has them: another process uses this GPU."
+    )
+
+
 def _slow_calls(cause: Cause, shown: Evidence) -> str:
     """The worst class, the transfer of all slow calls, and the speed that the saving assumes."""
     several = shown.count != 1
@@ -117,6 +126,12 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
     "host_gaps": _gaps,
     "extra_kernels": _extra,
     "longer_kernels": _longer,
+    "taken": _taken,
+    "unused_parameters": lambda _, e: (
+        "DistributedDataParallel searches for unused parameters in every step"
+        + (f" and marks {figure(e.count)} gradients" if e.count else "")
+        + f": its host spends {ms(e.ms)} ms on that."
+    ),
     "setting": _setting,
     "transport": _setting,
     "slow_calls": _slow_calls,
@@ -131,8 +146,8 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
         "torch.autograd.set_detect_anomaly is on."
     ),
     "small_calls": lambda _, e: (
-        f"A step makes {figure(e.count)} small {e.name} calls one after the other; the host waits "
-        f"for its GPU {figure(e.usual)} times between them."
+        f"A step makes {figure(e.count)} small {e.name} calls one after the other. Meanwhile the "
+        f"host waits for its GPU about {e.usual:.0f} times."
     ),
     "copies": lambda _, e: (
         f"A step makes {figure(e.count)} {e.name}, which take {ms(e.ms)} ms; the host waits "
@@ -188,6 +203,11 @@ def remedy(cause: Cause) -> str:
     """What removes a cause."""
     if cause.evidence.kind == "slow_calls":
         return "Check the environment for NCCL settings; collscope tune tries others."
+    if cause.evidence.kind == "unused_parameters":
+        return (
+            "Pass find_unused_parameters=False if every step uses all parameters, or "
+            "static_graph=True if the unused ones are the same in every step."
+        )
     if cause.evidence.kind == "nan_checks":
         return "Turn off torch.autograd.set_detect_anomaly and TORCH_DISTRIBUTED_DEBUG."
     return _ADVICE[cause.cause]
@@ -224,6 +244,7 @@ _SENTENCES = {
     "slow_transfer": ("Copies of rank {} are slow", "Copies are slow"),
     "pipeline_bubble": ("Rank {} waits in the pipeline", "The pipeline has bubbles"),
     "periodic": ("Rank {} makes some steps long", "Some steps are long"),
+    "host_bound": ("The host of rank {} is too slow", "Hosts are too slow"),
 }
 
 

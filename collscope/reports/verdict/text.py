@@ -44,9 +44,12 @@ _BOUND = {
     "host": "host work", "compute": "compute", "collective": "collectives",
     "waiting": "idle time of GPUs",
 }  # fmt: skip
-_RANGES = " Ranges cover what the recording does not show, and run-to-run variation."
+_RANGES = (
+    " The ranges allow for run-to-run variation and for what the recording does not show, such as"
+    " the profiler's cost."
+)
 # Causes that a host has.
-_OF_HOSTS = ("late_host", "blocking_sync", "small_calls")
+_OF_HOSTS = ("late_host", "blocking_sync", "small_calls", "host_bound")
 
 
 def entries(answer: Answer) -> tuple[VerdictEntry, ...]:
@@ -74,7 +77,7 @@ def _perhaps_nothing(cause: Cause, step: StepSummary) -> str:
         return ""
     if cause.certain:
         return " Another start may not show it: two starts of a job may differ by as much."
-    if step.given_ms is not None:
+    if step.given_ms is not None or cause.within_starts:
         return " It may cost nothing: two starts of a job may differ by as much."
     hidden = "GPU work may hide the gap" if cause.cause in _OF_HOSTS else "slow hosts may hide it"
     return f" It may cost nothing: without the profiler, {hidden}. Pass --step-ms to find out."
@@ -126,8 +129,10 @@ def _nothing(step: StepSummary) -> VerdictEntry:
     unseen = step.world is not None and step.world > step.ranks
     noise = "run-to-run variation"
     if step.steps > 1:
-        noise += f" (the spread of the {step.steps} whole steps, and the usual difference "
-        noise += "between two starts of a job)"
+        noise += (
+            f" (the spread of the {step.steps} whole steps, and the usual difference between two"
+            " starts of a job)"
+        )
     advice = f"{NOTHING_TO_FIX} The report shows what faster collectives would save."
     recorded = step.recorded_ms or 0.0
     if step.bound == "host" and step.given_ms is not None and step.given_ms < recorded:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from collscope.model import CollectiveClass
+from collscope.model import CollectiveClass, Op
 from collscope.timeline.recorded_job import thread_blocks
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Candidate, Change, Evidence
@@ -20,6 +20,7 @@ from collscope.timeline.step_causes.tolerances import (
     LL_FACTORS,
     MICROBATCHES_PER_STAGE,
     REACHED,
+    TREE_BUS_BANDWIDTH,
     USUAL_CHANNELS,
 )
 from collscope.timeline.step_causes.work import stages
@@ -64,11 +65,47 @@ def slow_settings(job: Job, facts: Facts) -> Iterator[Candidate]:
     if protocol.strip().upper() == "LL":
         yield _slower(job, "slow_setting", "NCCL_PROTO", protocol, LL_FACTORS)
         return
+    algorithm = settings.get("NCCL_ALGO", "")
+    if _forces_tree(algorithm) and len(set(job.rows.hosts)) == 1:
+        yield from _trees(job, algorithm)
+        return
     if not settings and blocks is not None and blocks <= FEW_BLOCKS:
         factors = (blocks / USUAL_CHANNELS[1], blocks / USUAL_CHANNELS[0])
         yield _with_more_channels(job, _slower(job, "slow_setting", "", "", factors))
         return
     yield from _slow_calls(job, facts)
+
+
+def _forces_tree(algorithm: str) -> bool:
+    """Whether AllReduces may use trees alone: Tree, or allreduce:tree, by the words of NCCL."""
+    for part in algorithm.lower().replace(" ", "").split(";"):
+        operation, _, names = part.rpartition(":")
+        if operation in ("", "allreduce") and set(names.split(",")) == {"tree"}:
+            return True
+    return False
+
+
+def _trees(job: Job, value: str) -> Iterator[Candidate]:
+    """AllReduces on one host that a ring would do faster."""
+    calls, transfer = job.calls, job.graph.transfer
+    ranks = calls.nranks[calls.call_of_part].astype(np.float64)
+    op = np.array([key.op is Op.ALL_REDUCE for key in calls.classes] + [False])
+    moves = op[calls.class_[calls.call_of_part]] & (ranks > 1) & (transfer > LATENCY_NS)
+    inside = moves & (job.step_of_row[calls.row] >= 0)
+    if not inside.any():
+        return
+    ring = TREE_BUS_BANDWIDTH * (ranks - 1) / np.maximum(ranks, 1)
+    changes = [
+        Change(transfer=np.where(moves, np.minimum(ring**part, 1.0), 1.0)) for part in (0.5, 1, 0)
+    ]
+    count = max(1, len(job.traces)) * job.count
+    yield Candidate(
+        "slow_setting", (), "collectives",
+        Evidence("setting", "NCCL_ALGO", count=float(inside.sum()) / count,
+                 ms=float(transfer[inside].sum()) / count / 1e6, detail=value),
+        changes=(changes[0],), others=tuple(changes[1:]), direct=True, exact=True,
+        at_power_cap=True,
+    )  # fmt: skip
 
 
 def _slow_calls(job: Job, facts: Facts) -> Iterator[Candidate]:

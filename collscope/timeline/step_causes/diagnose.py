@@ -15,7 +15,7 @@ from collscope.timeline.analyse import Timeline
 from collscope.timeline.assumptions import clock_change
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.step_causes.collectives import Facts, pipeline_bubble, slow_settings
-from collscope.timeline.step_causes.hosts import common_stalls, late_hosts
+from collscope.timeline.step_causes.hosts import common_stalls, late_hosts, unused_parameters
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.marks import marks_of
 from collscope.timeline.step_causes.periodic import long_steps
@@ -86,12 +86,12 @@ def diagnose(
         standing = [(c, cost) for c, cost in costs if cost is not None]
         if not standing:
             break
-        candidate, (cost, certain) = max(standing, key=lambda pair: pair[1][0].value)
+        candidate, (cost, certain, shown) = max(standing, key=lambda pair: pair[1][0].value)
         found.append(
             Cause(
                 candidate.cause, candidate.certain and certain and job.count > 1 and job.whole_job,
                 candidate.ranks, candidate.where,
-                cost, candidate.evidence,
+                cost, candidate.evidence, within_starts=shown,
             )
         )  # fmt: skip
         marks.append(marks_of(job, candidate.changes[0]) if candidate.changes else ())
@@ -110,7 +110,7 @@ def diagnose(
 def _candidates(job: Job, facts: Facts) -> Iterator[Candidate]:
     for find in (
         late_hosts, common_stalls, extra_work, longer_kernels, blocking_calls, blocking_launches,
-        polling_waits, small_calls, slow_copies, pipeline_bubble,
+        polling_waits, small_calls, slow_copies, pipeline_bubble, unused_parameters,
     ):  # fmt: skip
         yield from find(job)
     yield from slow_settings(job, facts)
@@ -118,37 +118,39 @@ def _candidates(job: Job, facts: Facts) -> Iterator[Candidate]:
 
 def _cost(
     job: Job, player: Player, candidate: Candidate, gone: Change, bases: list[Floats]
-) -> tuple[Cost, bool] | None:
+) -> tuple[Cost, bool, bool] | None:
     """What a cause costs beside those that are gone already; None where it does not stand out.
 
-    And whether it does by every reading of the recording. Where one of them hides it, it may stand
-    out as recorded, if it is a host's, and else where the hosts are as fast as they may be.
+    And whether it does by every reading of the recording, and whether it costs 1 % of a step by
+    each. Where one of them hides it, it may stand out as recorded, if it is a host's, and else
+    where the hosts are as fast as they may be.
 
     bases  steps without those that are gone, by each reading, ns
     """
     step = float(np.median([player.base(k)[job.used].mean() for k in range(len(player.readings))]))
-    noise = float(np.hypot(player.scatter / np.sqrt(job.used.sum()), STARTS * step))
-    least = max(MIN_CAUSE_COST * step, candidate.between_gpus * step)
-    if not (candidate.recorded or candidate.counted):
+    noise = hypot(_error(job, player.scatter), STARTS * step)
+    least = max(MIN_CAUSE_COST, candidate.between_gpus) * step
+    if not (candidate.recorded or candidate.counted or candidate.exact):
         least = max(least, player.scatter)
     if candidate.fixed is not None:
         ends = list(candidate.fixed)
         cost = _Saved(ends, ends, min(ends), _deviation(job.lengths[job.used]))
     else:
-        saved = _saved(job, player, candidate, gone, bases, noise + least)
+        known = 0.0 if candidate.exact else noise
+        saved = _saved(job, player, candidate, gone, bases, known + least)
         if saved is None:
             return None
         cost = saved
     # A host that is late makes the steps differ by that, so what is left counts; and what it does
     # now and then is no cause of every step.
     recurs = not candidate.recorded or _recurs(job, candidate, cost)
-    if candidate.recorded or candidate.counted:
-        least = max(least, cost.scatter)
+    scatter = cost.scatter if candidate.recorded or candidate.counted else player.scatter
     # Whether it is at the cap the trace does not show: anything from nothing to `clock`.
     low, high = min(cost.all) - cost.clock / 2, max(cost.all) - cost.clock / 2
-    sure = recurs and low - noise > least
-    shown = max(cost.plain) if candidate.direct else min(cost.plain)
-    if not sure and (gone is not NOTHING or not recurs or shown - noise <= least):
+    sure = recurs and low - noise > max(least, scatter)
+    if not sure and (gone is not NOTHING or not recurs):
+        return None
+    if not sure and not _may_stand_out(job, player, candidate, cost, least, step):
         return None
     # Each unknown has its ends, so the number of readings does not matter. What slow hosts may hide
     # costs what it does where they do not.
@@ -162,7 +164,28 @@ def _cost(
     # What the recording does not show and what starts differ by are independent.
     least = min(value - hypot(value - low, noise), min(cost.all) - cost.clock)
     most = max(value + hypot(high - value, noise), *cost.all)
-    return Cost(value / 1e6, max(0.0, least) / 1e6, most / 1e6), sure
+    shown = min(cost.all) > MIN_CAUSE_COST * step
+    return Cost(value / 1e6, max(0.0, least) / 1e6, most / 1e6), sure, shown
+
+
+def _may_stand_out(
+    job: Job, player: Player, candidate: Candidate, cost: _Saved, least: float, step: float
+) -> bool:
+    """Whether a cause stands out by the readings that show it best."""
+    shown = max(cost.plain) if candidate.direct else min(cost.plain)
+    if candidate.exact:
+        value = float(np.median(cost.plain))
+        return shown - cost.error > least and value > least
+    rest = cost.scatter if candidate.recorded or candidate.counted else 0.0
+    if candidate.irregular and player.given:  # their mean is known, whatever interrupts them
+        rest = _error(job, rest)
+    noise = hypot(_error(job, player.scatter), STARTS * step)
+    return shown - noise > max(least, rest)
+
+
+def _error(job: Job, scatter: float) -> float:
+    """Standard error of the mean of the steps, ns."""
+    return scatter / float(np.sqrt(job.used.sum()))
 
 
 def _recurs(job: Job, candidate: Candidate, cost: _Saved) -> bool:
@@ -224,7 +247,9 @@ def _saved(
     """
     paces = player.paces if candidate.recorded else player.gpu_paces or player.paces
     pace = max(paces) if candidate.recorded else min(paces)
-    found, plain, scatter, errors, clocks, least = [], [], [], [], [], np.inf
+    found, scatter, errors, clocks, least = [], [], [], [], np.inf
+    by_pace: dict[float, list[float]] = {pace: []}
+    anywhere = candidate.exact and candidate.direct  # any pace of the hosts may show it best
     used = job.used
     # Those that show it best come first: mostly they show enough.
     order = sorted(range(len(player.readings)), key=lambda k: player.readings[k].pace != pace)
@@ -251,11 +276,13 @@ def _saved(
                     clocks.append(_at_power_cap(job, player, without, k, base, rest))
             if candidate.irregular and not player.given:
                 found.append(mean * reading.pace)
-            if reading.pace == pace:
-                plain.append(mean)
+            if reading.pace == pace or anywhere:
+                by_pace.setdefault(reading.pace, []).append(mean)
                 least = min(least, float((base[used] - left).min()))
+            plain = [] if anywhere else by_pace[pace]
             if _is_hidden(candidate, gone, found, plain, least_ns, shown=place >= best):
                 return None
+    plain = max(by_pace.values(), key=np.median)
     error = float(np.median(errors) / np.sqrt(used.sum()))
     clock = max(0.0, float(np.median(clocks))) if clocks else 0.0
     return _Saved(found, plain, least, float(np.median(scatter)), error, clock)
@@ -275,7 +302,9 @@ def _mean_saved(
     """
     saved, given = float((base - left).mean()), player.given
     if given and candidate.recorded and gone is NOTHING and _off(base, given):
-        return max(0.0, given - float(left.mean()))
+        known = max(0.0, given - float(left.mean()))
+        # The shorter a step, the less often something interrupts it.
+        return max(known, saved * given / float(base.mean())) if candidate.irregular else known
     if given and not candidate.recorded and reading.pace not in player.paces:
         return saved * given / float(base.mean())
     return saved
@@ -312,7 +341,7 @@ def _is_hidden(
     """
     surely = found if gone is not NOTHING else plain
     if candidate.direct and gone is NOTHING:
-        surely = [max(plain)] if shown else []
+        surely = [max(plain, default=np.inf)] if shown else []
     return min(surely, default=np.inf) <= least_ns
 
 

@@ -13,8 +13,8 @@ Bools = npt.NDArray[np.bool_]
 class Evidence(msgspec.Struct, frozen=True):
     """What the recording shows, as codes and values; `reports` turns it into a sentence.
 
-    kind    extra_kernels, longer_kernels, host_gaps, blocking_calls, small_calls, setting,
-            transport, copies, exposed_calls, idle_stage, long_steps
+    kind    extra_kernels, longer_kernels, taken, host_gaps, unused_parameters, blocking_calls,
+            small_calls, setting, transport, copies, exposed_calls, idle_stage, long_steps
     name    of a kernel, call, setting, or kind of copy
     count   a step, of what is counted
     detail  value of a setting; rank that the hosts' gaps of another are held against; number of
@@ -44,6 +44,7 @@ class Change(msgspec.Struct, frozen=True):
     transfer: Floats | None = None  # (parts,) in parts of the recorded
     waits: Bools | None = None  # (nodes,) the host does not wait in this synchronising call
     slowdown: Floats | None = None  # (rows,) beside collectives, at least
+    prompt: Bools | None = None  # (rows,) they start as soon as what they wait for is done
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -64,6 +65,9 @@ class Candidate(msgspec.Struct, frozen=True):
     irregular: bool = False  # as the host's work is interrupted: the less of it, the less often
     # The same in every step, or what the steps scatter by: its cost need not exceed their scatter.
     counted: bool = False
+    # The same kernels, calls or setting in every step: it stands out above 1 % of a step, whatever
+    # two starts differ by.
+    exact: bool = False
     direct: bool = False  # a source names it: it stands out where any reading shows it
     between_gpus: float = 0.0  # of the step: ranks may differ by so much for no cause
     at_power_cap: bool = False  # without it the GPU computes more of the time: its clock may fall
@@ -87,6 +91,7 @@ class Cause(msgspec.Struct, frozen=True):
     where: str
     cost: Cost
     evidence: Evidence
+    within_starts: bool = False  # the recording shows a cost: only another start may hide it
 
 
 class CauseSpan(msgspec.Struct, frozen=True):

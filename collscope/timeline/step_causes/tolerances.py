@@ -8,6 +8,17 @@ LL_FACTORS = (0.25, 0.5)
 """Bandwidth of LL to that of Simple. Source: half of what LL moves are flags; a quarter is the
 least in NCCL's tuning tables (141 of 370 to 480 GB/s inside a node)."""
 
+TREE_BUS_BANDWIDTH = 0.92
+"""Bandwidth of a tree to the one of a link, at most; an AllReduce moves everything twice over it.
+Source: NCCL's tuning model, src/graph/tuning.cc. A ring of n ranks moves (n - 1) / n twice."""
+
+GRADIENT_NS = 10_000
+"""What DistributedDataParallel's search for unused parameters takes a host for each gradient.
+Source: it marks each in a tensor by two operators, of 5 us each."""
+
+GRADIENTS_PER_LAUNCH = 0.25
+"""Gradients to launches of a backward pass. Source: a choice, two to eight kernels for each."""
+
 HOST_MEMORY_FACTORS = (0.05, 0.25)
 """Bandwidth through the host's memory to that of NVLink. Source: PCIe, 25 to 60 GB/s, for 250 to
 450."""
@@ -89,6 +100,18 @@ clocks by 3 % between two starts."""
 
 MAX_OTHER_KERNELS = 0.01
 """Part of a step's kernels that another rank does not have. Source: a choice."""
+
+MAX_REPLACED = 0.1
+"""Kernels that another rank runs in the place of extra ones, to these. Source: a choice, with more
+of them kernels are replaced, and not added."""
+
+MIN_MOVING = 0.75
+"""Part of the idle time of queued work that is at other places in every step. Source: a choice:
+missing or short rows leave the same place idle in all steps."""
+
+MIN_TURNS = 2
+"""Turns a step that another process takes on a GPU. Source: a choice, a single one may be a hiccup
+of the driver."""
 
 MIN_KERNELS_OF_A_KIND = 3
 """Kernels of one kind. Source: a choice, a scatter needs as many."""

@@ -125,6 +125,7 @@ def _blocking(job: Job, traces: tuple[int, ...], per_rank: dict[int, Ints]) -> C
         "blocking_sync", tuple(job.rows.ranks[t] for t in traces), "calls",
         Evidence("blocking_calls", name=name, count=count),
         changes=(Change(waits=waits, duration=duration, host_ns=host),),
+        counted=count >= MIN_SMALL_CALLS,
     )  # fmt: skip
 
 

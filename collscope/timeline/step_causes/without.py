@@ -17,6 +17,7 @@ from collscope.timeline.step_causes.records import Change
 from collscope.timeline.tolerances import GIVEN_STEP_ERROR, HOST_STARTS, MIN_STEP_REST, STARTS
 
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 _PACES = np.array([0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
 _SLOWER = np.array([1.0 + HOST_STARTS / 2, 1.0 + HOST_STARTS])  # in another start
 NOTHING = Change()
@@ -127,6 +128,9 @@ class Player:
             # A row that is not there starts behind nothing.
             at_once = np.zeros(len(graph.time), dtype=bool)
             at_once[graph.start_node[change.duration == 0] - FIRST] = True
+        if change.prompt is not None:
+            at_once = np.zeros(len(graph.time), dtype=bool) if at_once is None else at_once
+            at_once[graph.start_node[change.prompt] - FIRST] = True
         if change.slowdown is not None:
             slowdown = np.maximum(slowdown, change.slowdown)
         transfer = graph.transfer.astype(np.float64)
@@ -208,13 +212,14 @@ def both(first: Change, second: Change) -> Change:
     def multiply(a: Floats | None, b: Floats | None) -> Floats | None:
         return b if a is None else a if b is None else np.minimum(a, b)
 
-    waits = first.waits if second.waits is None else second.waits
-    if first.waits is not None and second.waits is not None:
-        waits = first.waits | second.waits
+    def either(a: Bools | None, b: Bools | None) -> Bools | None:
+        return b if a is None else a if b is None else a | b
+
     return Change(
         host_ns=add(first.host_ns, second.host_ns),
         duration=multiply(first.duration, second.duration),
         transfer=multiply(first.transfer, second.transfer),
-        waits=waits,
+        waits=either(first.waits, second.waits),
         slowdown=first.slowdown if second.slowdown is None else second.slowdown,
+        prompt=either(first.prompt, second.prompt),
     )

@@ -7,17 +7,25 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from collscope.model import Op
+from collscope.timeline.queued_idle import queued_idle
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Candidate, Change, Evidence
 from collscope.timeline.step_causes.tolerances import (
     MAX_OTHER_KERNELS,
+    MAX_REPLACED,
+    MIN_CAUSE_COST,
     MIN_KERNELS_OF_A_KIND,
     MIN_LONGER,
+    MIN_MOVING,
+    MIN_RECURRENCES,
+    MIN_REGULAR,
+    MIN_TURNS,
     STEADY,
 )
-from collscope.timeline.tolerances import STARTS
+from collscope.timeline.tolerances import MAX_QUEUED_IDLE_NS, STARTS
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -47,7 +55,14 @@ def extra_work(job: Job) -> Iterator[Candidate]:
             Evidence("extra_kernels", job.rows.names[name] if name >= 0 else "", count=count[0],
                      usual=count[1], ms=(ours - theirs) / job.count / 1e6),
             changes=(Change(duration=scale, host_ns=host),), counted=True,
+            exact=len(less) < MAX_REPLACED * len(more) and _every_step(job, more),
         )  # fmt: skip
+
+
+def _every_step(job: Job, rows: Ints) -> bool:
+    """Whether rows take about as much time in every step."""
+    spent = np.bincount(job.step_of_row[rows], job.duration[rows], minlength=job.count)
+    return job.count >= MIN_RECURRENCES and bool(spent.min() > MIN_REGULAR * spent.mean())
 
 
 def stages(job: Job) -> bool:
@@ -90,12 +105,16 @@ def longer_kernels(job: Job) -> Iterator[Candidate]:
         assert other is not None
         own, partner = _pairs(job, trace, other)
         longer, theirs = job.duration[own], job.duration[partner]
+        taken = taken_by_others(job, trace, other)
+        if taken.sum() > MIN_CAUSE_COST * job.lengths.sum():
+            yield _shared_gpu(job, trace, other, taken)
+            continue
         if not len(own) or longer.sum() <= theirs.sum():
             continue
         kinds, number = np.unique(job.rows.name[own], return_inverse=True)
         a, b = (np.bincount(number, v, minlength=len(kinds)) for v in (longer, theirs))
         most = int((a - b).argmax())
-        uneven = _uneven(job, own, partner)
+        uneven = all(_uneven(job, own, partner, alone) for alone, _ in job.contention)
         yield Candidate(
             "uneven_work" if uneven else "slow_gpu", (job.rows.ranks[trace],), "kernels",
             Evidence("longer_kernels", job.rows.names[int(kinds[most])],
@@ -109,6 +128,49 @@ def longer_kernels(job: Job) -> Iterator[Candidate]:
             others=() if uneven else _calls_too(job, trace, other), between_gpus=STARTS,
             counted=not uneven,
         )  # fmt: skip
+
+
+def taken_by_others(job: Job, trace: int, other: int) -> Floats:
+    """(rows,) ns before rows of a rank in which its GPU runs nothing that was launched, but what
+    another process launched.
+
+    Such a process takes its turns at any place. Where rows of the trace are missing or too short,
+    the GPU seems idle at the same place of most steps, or of every rank, or beside rows that
+    another rank has.
+    """
+    idle = np.zeros(len(job.rows))
+    for of in (trace, other):
+        rows = job.rows.of(of)
+        idle[rows] = queued_idle(job.rows.start[rows], job.rows.end[rows], job.rows.launch[rows])
+    idle[(idle <= MAX_QUEUED_IDLE_NS) | (job.step_of_row < 0)] = 0.0
+    own, place = job.beside_last(trace)
+    known = place >= 0
+    at_place = np.bincount(place[known & (idle[own] > 0)], minlength=len(job.rows))
+    moves = np.zeros(len(job.rows), dtype=bool)
+    moves[own[known]] = 2 * at_place[place[known]] <= job.count
+    own, partner = job.beside(trace, other)
+    complete = np.append(False, (partner[1:] >= 0) & (partner[:-1] >= 0))
+    alone = np.zeros(len(job.rows), dtype=bool)
+    alone[own[complete]] = idle[partner[complete]] == 0
+    found = np.where(moves & alone, idle, 0.0)
+    all_idle = float(idle[job.rows.of(trace)].sum())
+    count = np.bincount(job.step_of_row[found > 0], minlength=job.count)
+    often = count.min() >= 1 and count.mean() >= MIN_TURNS
+    return found if often and found.sum() > MIN_MOVING * all_idle else np.zeros(len(job.rows))
+
+
+def _shared_gpu(job: Job, trace: int, other: int, taken: Floats) -> Candidate:
+    """A rank whose GPU another process uses, too: it waits for its turn, and lasts longer."""
+    inside = (taken > 0) & (job.step_of_row >= 0)
+    own = [_as_there(job, trace, other, alone, unpaired=False) for alone, _ in job.contention]
+    calls = [replace(change, prompt=taken > 0) for change in _calls_too(job, trace, other)]
+    return Candidate(
+        "slow_gpu", (job.rows.ranks[trace],), "kernels",
+        Evidence("taken", count=float(inside.sum()) / job.count, usual=float(taken.max()) / 1e6,
+                 ms=float(taken.sum()) / job.count / 1e6),
+        changes=tuple(Change(duration=scale, prompt=taken > 0) for scale in own),
+        others=tuple(calls), counted=True, exact=True, direct=True,
+    )  # fmt: skip
 
 
 def _calls_too(job: Job, trace: int, other: int) -> tuple[Change, ...]:
@@ -148,14 +210,16 @@ def _pairs(job: Job, trace: int, other: int) -> tuple[Ints, Ints]:
     return own[good], partner[good]
 
 
-def _uneven(job: Job, own: Ints, partner: Ints) -> bool:
-    """Whether kernels are longer since they do more: all kinds of them, and alike in every step."""
+def _uneven(job: Job, own: Ints, partner: Ints, alone: Floats) -> bool:
+    """Whether kernels are longer since they do more: all kinds of them, and alike in every step.
+
+    alone  (rows,) ns of each with nothing beside it, by one reading
+    """
     trace, other = int(job.rows.trace[own[0]]), int(job.rows.trace[partner[0]])
     unlike = [
-        float(job.duration[_unpaired(job, *pair)].sum())
-        for pair in ((trace, other), (other, trace))
+        float(alone[_unpaired(job, *pair)].sum()) for pair in ((trace, other), (other, trace))
     ]
-    longer, theirs = job.duration[own], np.maximum(job.duration[partner], 1)
+    longer, theirs = alone[own], np.maximum(alone[partner], 1)
     if min(unlike) > MAX_OTHER_KERNELS * longer.sum():
         return True  # libraries take other kernels for other sizes
     matter = longer > np.quantile(longer, 0.5)
