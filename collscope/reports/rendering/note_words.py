@@ -78,7 +78,7 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
             return f"{label}: {count(rows, 'row')} failed or {has} no time"
         case NotEverywhere(label, classes, of):
             some = count_of(classes, of, "class", "classes")
-            return f"{label}: {some} not measured with every label"
+            return f"{label}: {some} not in every other label or run"
         case NoCounterpart(label, classes):
             alone = count(classes, "class", "classes")
             are = "is" if classes == 1 else "are"

@@ -113,8 +113,8 @@ def _profiler(traced: TracedParts) -> Iterator[str]:
     first, other = (run.label for run in traced.runs[:2])
     command = predict_command(traced.runs[0].store, first, other)
     yield (
-        f"To narrow them, measure the step of '{first}' without the profiler. Then '{command}' "
-        f"shows what the collectives of '{other}' change."
+        f"To narrow the ranges, measure the step of '{first}' without the profiler. Then "
+        f"'{command}' shows what the collectives of '{other}' change."
     )
 
 
