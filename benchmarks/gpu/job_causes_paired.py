@@ -114,6 +114,16 @@ SETS = {
         "mixture": "none experts:0:0.5 sleep_middle:1:15 garbage:1:80",
         "mamba": "none sleep_all:*:9 norms_one:1 unused detail",
     },
+    # Jobs of the sets before, with other causes.
+    "r": {
+        "graph": "none spin_one:0:10 scalars:*:40 garbage:1:60 pageable:0:36 ll",
+        "mistral": "none sleep_one:0:15 more_work:1:30 norms_one:0 uneven:1:20 one_channel",
+        "whisper": "none loader:0:80 neighbour:0 sleep_middle:1:12 norms_all shm",
+        "unet": "none sleep_all:*:15 spin_one:1:12 scalars:*:48 loader_some:0:120 ll",
+        "localsgd": "none more_work:0:30 sleep_one:1:10 two_channels launch_blocking",
+        "mixture": "none scalars:*:32 uneven:1:20 sleep_one:0:8 evaluation",
+        "dlrm": "none more_work:1:16 sleep_middle:1:6 norms_one:0 checkpoint:1:3 one_channel",
+    },
 }
 # Causes whose amount is fitted.
 SCALED = (

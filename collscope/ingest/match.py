@@ -47,8 +47,8 @@ _SEVERAL_TEXT = (
     "combine them; give each a run of its own (--run NAME)"
 )
 _LACKING_TEXT = (
-    "calls without the kernel of one rank, for which other ranks may have waited: their transfer "
-    "and waiting are not known"
+    "calls in which the kernel of one rank is missing: other ranks may have waited for it, so "
+    "transfer and waiting are not known"
 )
 MATCH_FAILED = "match_failed"  # the diagnostic of a run that could not be matched
 _INTERRUPTED = "its ingest was interrupted, or is not finished yet"

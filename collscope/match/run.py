@@ -347,7 +347,7 @@ class _Matching:
                         self.call_of_row[row] = base + k
         self._keep_calls(comm)
         if aligned.realigned:
-            text = f"communicators whose ranks' call sequences differ (first: {_name(comm)})"
+            text = f"communicators whose ranks' call sequences differ (the first has {_name(comm)})"
             self.matched.diagnostics.append(
                 Diagnostic(Severity.NOTICE, "sequences_realigned", text)
             )

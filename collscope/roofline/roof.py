@@ -322,8 +322,8 @@ class Roofs:
             )
         if roof.regime == "latency":
             return start + (
-                "Its time for so small a message is an estimate: another algorithm or release, "
-                "CUDA graphs or overlapping calls can be faster."
+                "So small a message can be faster with another algorithm or release, with CUDA "
+                "graphs, or where calls overlap."
             )
         shaped = self._shape(work)
         busbw = bus_bandwidth(

@@ -174,7 +174,7 @@ def test_environment_differs_by_value_or_by_absence() -> None:
     for finding in _found(store, "environment_differs"):
         assert finding.severity == "note"
         assert "hang" not in finding.advice
-    assert _only(store, "several_jobs").title.endswith("1 GPU with several processes")
+    assert _only(store, "several_jobs").title.endswith("1 GPU used by several processes")
 
 
 def test_library_versions_differ_between_sources() -> None:

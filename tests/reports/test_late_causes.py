@@ -7,7 +7,10 @@ import sqlite3
 import pytest
 from trace_builder import US, Job
 
+from collscope.reports.verdict.answer import MsPerStep, VerdictEntry
+from collscope.reports.waiting.answer import TimelineReport
 from collscope.reports.waiting.late_causes import LateCause, read_late_causes
+from collscope.reports.waiting.late_ranks_text import cause_sentence
 from collscope.reports.waiting.ranks import RankRow
 from collscope.timeline.analyse import Timeline, analyse
 
@@ -128,3 +131,20 @@ def test_first_cause_of_an_inherited_lateness() -> None:
     (found,) = causes(analyse(job_of("inherited").traces()), late=3)
     assert (found.cause, found.first_rank) == ("inherited", 2)
     assert found.inherited_ns == pytest.approx(150 * US * _STEPS, rel=0.1)
+
+
+def test_a_cause_in_the_verdict_stands_without_sums_that_do_not_show_it() -> None:
+    # rank 0 runs fewer kernels, but slower ones, beside its waiting collectives: the sums mislead
+    late, other = (
+        RankRow(n, 9, 0, 0, 0, 9, 0, 0, 0.0, 0, 0, 0, 1.0, n == 1, 300, ns, 0, 0, 0, 0, 9, 0, None)
+        for n, ns in ((1, 272), (0, 266))
+    )
+    timeline = TimelineReport(
+        (other, late), (), (), (), (), causes=(LateCause(1, "unknown", None, 0, 0, 0, None),)
+    )
+    cost = MsPerStep(10.5, 8.0, 13.1)
+    entry = VerdictEntry("extra_work", "certain", (1,), "", cost, "", "")
+    assert cause_sentence(late, timeline, (entry,)) == (
+        "The verdict names the cause: extra work, rank 1."
+    )
+    assert "Rank 1 computes for" in cause_sentence(late, timeline)

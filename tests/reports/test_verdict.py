@@ -89,6 +89,25 @@ def test_the_step_time_must_be_one(traced: Path) -> None:
     assert collscope("report", "--db", traced, "--brief", "--step-ms", "0").code == 2
 
 
+def test_a_given_step_time_is_shown_and_not_asked_for(traced: Path) -> None:
+    asks = "Measure the step time without the profiler"
+    assert asks in " ".join(collscope("report", "--db", traced).out.split())
+    told = " ".join(collscope("report", "--db", traced, "--step-ms", "5.5").out.split())
+    assert "on rank 2, the slowest), and 5.5 ms without it, as given." in told
+    assert asks not in told
+
+
+def test_of_two_ranks_a_cause_names_the_other_one() -> None:
+    step = StepSummary(60.0, None, 3, 2, 2, False, "host", 71.2, "collscope export perfetto")
+    shown = Evidence("extra_kernels", "gemm", count=133.0, usual=73.0, ms=10.3)
+    work = Cause("extra_work", True, (1,), "kernels", Cost(10.5, 8.0, 13.1), shown)
+    words = "A step has 133 kernels of one name on rank 1, 73 on {} rank: gemm."
+    (two,) = entries(Answer(step, (work,)))
+    assert two.evidence.startswith(words.format("the other"))
+    (four,) = entries(Answer(replace(step, ranks=4, world=4), (work,)))
+    assert four.evidence.startswith(words.format("another"))
+
+
 def test_hosts_that_bound_a_step_are_not_nothing_to_fix() -> None:
     # under the profiler alone nobody knows whether the hosts are the limit without it, too
     step = StepSummary(7.6, None, 3, 1, 1, True, "host", 100.0, "collscope export perfetto")
@@ -150,7 +169,7 @@ def test_calls_of_unknown_size_leave_slow_collectives_open() -> None:
     )  # fmt: skip
     (entry,) = entries(Answer(step))
     assert entry.certainty == "likely"
-    assert "the sizes of calls in the traces, which CPU activities add" in entry.advice
+    assert "Trace with CPU activities to record them" in entry.advice
     assert "Nothing to fix" not in entry.advice
 
 
@@ -193,6 +212,7 @@ def test_three_causes_take_ten_lines() -> None:
          "vectorized_elementwise_kernel"),
         ("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pageable -> Device)"),
         ("nvjet_tst_128x256", "nvjet_tst_128x256"),
+        ("a" * 41, "a" * 39 + "~"),
         ("", ""),
     ],
 )  # fmt: skip

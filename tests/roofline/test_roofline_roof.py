@@ -300,7 +300,7 @@ def test_efficiency_above_one_says_why() -> None:
     verdict = h100.judge(small, 9_400)
     assert not verdict.applies
     assert "no further saving is expected" in str(verdict.why)
-    assert "latency at this size is an estimate" in str(h100.judge(small, 3_000).why)
+    assert "with another algorithm or release" in str(h100.judge(small, 3_000).why)
     fitted = Roofs(load_system("frontier"), fit(frontier_fit(), "sweep"))
     assert fitted.judge(Workload(Op.ALL_REDUCE, 1 << 20, 8), 101_700).applies
     assert "fit again" in str(fitted.judge(Workload(Op.ALL_REDUCE, 1 << 20, 8), 90_000).why)

@@ -251,6 +251,22 @@ def test_the_pace_of_hosts_is_no_effect_of_the_setting() -> None:
     assert "run to run: one recording" not in other
 
 
+def test_the_self_check_prints_both_differences() -> None:
+    """Each is the difference of the two steps beside it, as printed."""
+    told = text(job(), job(transfer=160))
+    one, other = (
+        re.search(
+            rf"parts of '{name}', takes ([\d.]+) ms(?: a step)?, ([\d.]+) ms (\w+) than", told
+        )
+        for name in "ba"
+    )
+    first, second = re.findall(r"([\d.]+) ms against ([\d.]+) ms", told)[0][::-1]
+    for found, recorded in ((one, second), (other, first)):
+        assert found is not None
+        sign = -1 if found[3] == "less" else 1
+        assert float(found[1]) - float(recorded) == pytest.approx(sign * float(found[2]), abs=1e-9)
+
+
 def test_steps_without_the_profiler_are_a_range() -> None:
     """Host 0.4 to 0.95 of 1200 us a step, 0.7 to 1.3 of that in another start; the GPU needs 408.
 

@@ -159,7 +159,7 @@ def communicators_inferred(report: Report) -> Iterable[Finding]:
         title=f"{count_of(len(rows), len(report.communicators), 'communicator')} {are(len(rows))}"
         " inferred",
         detail=f"Communicator{'s' * (len(rows) > 1)} {ids}: no INIT line names their ranks, so "
-        "ranks with the same calls were grouped.",
+        "ranks whose calls match (some may be missing) were grouped.",
         advice=f"Log with NCCL_DEBUG_SUBSYS=INIT,COLL, so that {known}communicators are joined by"
         " their id.",
     )

@@ -27,7 +27,7 @@ _BAR = 20  # characters of the longest bar
 _MOST_COMMUNICATORS = 20
 _TIME_MEANINGS = {
     "calls timed": "those with a kernel of known time",
-    "split": "of these, those whose kernels separate waiting and transfer",
+    "split": "of these, the calls whose kernel times show waiting and transfer separately",
     "mean transfer us": "over the split calls",
     "mean wait us": "over the kernels of the split calls",
     "kernels ms": "sum over all timed calls and ranks",
@@ -225,35 +225,37 @@ def communicators(rows: Sequence[CommunicatorRow]) -> Iterable[str | Table]:
         yield "None known."
         return
     named = any(row.name for row in rows)
+    groups = _siblings(rows)
+    several = len(groups) < len(rows)
+    each = " each" * several
     columns = [
         ("id", TEXT),
-        ("number", NUMBER),
+        *([("communicators", NUMBER)] if several else []),
         ("ranks", NUMBER),
         ("nodes", NUMBER),
         ("world ranks", TEXT),
         *([("name", TEXT)] if named else []),
         ("matched by", TEXT),
-        ("calls each", NUMBER),
-        ("MiB each", NUMBER),
+        (f"calls{each}", NUMBER),
+        (f"MiB{each}", NUMBER),
         ("calls per operation", PROSE),
     ]
-    groups = _siblings(rows)
     shown = groups[:_MOST_COMMUNICATORS]
     yield table(
         columns,
-        (_sibling_cells(group, named=named) for group in shown),
+        (_sibling_cells(group, named=named, several=several) for group in shown),
         (
             origin("communicators", comm_id=group[0].comm_id) if len(group) == 1 else None
             for group in shown
         ),
     )
-    if len(groups) < len(rows):
-        yield (
-            "Communicators of equal shape, parent and calls share a line; number: how many they "
-            "are."
-        )
+    if several:
+        yield "Communicators of equal shape, parent and calls share a line; each: of each of them."
     if any(row.matched_by == "inferred" for row in rows):
-        yield "inferred: no record names the ranks, so ranks with the same calls were grouped."
+        yield (
+            "inferred: no record names the ranks, so ranks whose calls match (some may be missing) "
+            "were grouped."
+        )
     if len(groups) > _MOST_COMMUNICATORS:
         yield f"{count(len(groups) - _MOST_COMMUNICATORS, 'more line')} not shown."
 
@@ -270,13 +272,15 @@ def _siblings(rows: Sequence[CommunicatorRow]) -> list[list[CommunicatorRow]]:
     )
 
 
-def _sibling_cells(group: Sequence[CommunicatorRow], *, named: bool) -> tuple[object, ...]:
+def _sibling_cells(
+    group: Sequence[CommunicatorRow], *, named: bool, several: bool
+) -> tuple[object, ...]:
     first = group[0]
     ids = [row.comm_id for row in group]
     world = [f"{{{row.world_ranks}}}" for row in group if row.world_ranks]
     return (
         str(ids[0]) if len(ids) == 1 else f"{ids[0]} and {len(ids) - 1} more",
-        len(group),
+        *((len(group),) if several else ()),
         first.nranks,
         first.nnodes,
         " ".join(world) or None,

@@ -30,8 +30,8 @@ from collscope.writing import to_json
 
 CHECK_FORMATS = tuple(dict.fromkeys(("text", "md", "json", "junit", "github", *READABLE)))
 _LEGEND = (
-    "% time: share of all time in '{0}'. {0} us, {1} us: {2} ratio: {1} / {0}, with its 95 % "
-    "interval. noisy: the interval is too wide to judge the class."
+    "% time: share of the {3} of the compared classes in '{0}'. {0} us, {1} us: {2} ratio: {1} / "
+    "{0}, with its 95 % interval. noisy: the interval is too wide to judge the class."
 )
 _MEASURED = "time of a call, a median."
 _TRACED = "transfer of a call. It is the mean in each step, then the median over the steps."
@@ -72,7 +72,10 @@ def _check_sections(check: Check) -> list[Section]:
         head.insert(2, runs_words(check.traced))
         sections = [Section("", tuple(head)), *step_sections(check.traced, names, ratios=True)]
     if check.classes:
-        legend = _LEGEND.format(*names.values(), _MEASURED if check.traced is None else _TRACED)
+        legend = _LEGEND.format(
+            *names.values(),
+            *((_MEASURED, "time") if check.traced is None else (_TRACED, "transfer time")),
+        )
         paired = (PAIRED,) if any(row.paired for row in check.classes) else ()
         rows = _verdict_table(check.classes, *names.values())
         sections.append(Section("Classes, worst first", (*paired, rows, legend)))

@@ -147,7 +147,8 @@ def step_words(step: JudgedStep, *, remedy: bool = True) -> str:
         limit = f" The limit is {100 * step.threshold:g} % (--total-threshold)." * step.slower
         return f"The step is {'slower' if step.slower else 'faster'}: it {became}.{limit}"
     if step.doubt is not None:
-        slower = f"The step {became}. It may be {100 * (step.high - 1):.0f} % slower."
+        faster = f", or {100 * (1 - step.low):.0f} % faster" if round(step.low, 2) < 1 else ""
+        slower = f"The step {became}. It may be up to {100 * (step.high - 1):.0f} % slower{faster}."
         if step.low > 1 + step.threshold:
             slower = f"The step {became}. It is slower, but not surely enough to fail."
         return f"{slower} {_step_remedy(step, few)}" if remedy else slower

@@ -19,10 +19,10 @@ _LOGS_OF_ONE = (
 # Per diagnostic: title, what it counts, detail.
 _SEVERAL = {
     "several_jobs": (
-        "more than one job in this run: {} with several processes",
+        "more than one job in this run: {} used by several processes",
         "GPU",
-        "Processes with different pids used the same GPU for communicators of their own (one "
-        "process may use several GPUs). "
+        "Each of these GPUs was used by several processes, for separate communicators. One "
+        "process may use many GPUs, so few processes can share many GPUs. "
         "Calls, bytes and settings below cover all these jobs (or starts of one job) "
         "together.",
     ),

@@ -111,7 +111,8 @@ def _recorded_calls(report: Report) -> str:
     """How many calls were recorded by all ranks of their communicator."""
     coverage, calls = report.coverage, count(report.header.calls, "call")
     if coverage.calls_complete == report.header.calls:
-        return f"Recorded by all ranks that take part, in any source: all of {calls}."
+        which = "the only call" if report.header.calls == 1 else f"all {calls}"
+        return f"Every rank that takes part recorded {which}, in at least one source."
     parts = [
         f"Of {calls}, {coverage.calls_complete} {are(coverage.calls_complete)} recorded by all "
         "ranks that take part",

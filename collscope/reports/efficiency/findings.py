@@ -138,6 +138,10 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
         for factor in (1.0, SKEW_FACTOR)
     )
     parts = [f"{100 * part:.1f}" for part in (least, most)]
+    ends = (
+        f" The range: {parts[0]} if transfers take {SKEW_FACTOR:g} times their time at reachable "
+        f"speed, {parts[1]} if they take exactly that time."
+    ) * (parts[0] != parts[1])
     listed = "; ".join(
         f"{k.name.partition('(')[0]}: mean {k.mean_ns / 1000:.0f} us, "
         f"{k.mean_ns / k.roof_ns:.0f} times the {k.roof_ns / 1000:.1f} us that {_message(k)}"
@@ -151,8 +155,7 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
         "of this are waiting, contention or slow transfer",
         detail=f"{listed}. Above {SKEW_FACTOR:g} times, a kernel does not only transfer at full "
         "speed: it waits, shares the GPU, or uses a slow setting (few channels, an unsuitable "
-        f"protocol). The ends of the range assume transfers {SKEW_FACTOR:g} times as long as at "
-        "reachable speed, and as long.",
+        f"protocol).{ends}",
         advice="Trace all ranks, or measure the classes alone with collscope replay, to find out "
         "which of these it is.",
     )
@@ -203,6 +206,12 @@ def _skewed(row: JudgedClass) -> bool:
     return row.transfer_ns + row.wait_ns > least_ns
 
 
+_CHECK_SYSTEM = (
+    " Check that --system and the numbers of ranks and nodes are right, or judge by the job's own "
+    "best times (--system fit)."
+)
+
+
 def roof_does_not_apply(report: Report) -> Iterable[Finding]:
     """Classes that are faster than the whole range of their roof."""
     rows = [
@@ -219,6 +228,7 @@ def roof_does_not_apply(report: Report) -> Iterable[Finding]:
         f"class {row.class_id} ({row.op} of {format_size(row.size_bytes)})" for row in rows[:_MOST]
     )
     roof, span = "", ""
+    large = any(row.roof is not None and row.roof.regime == "bandwidth" for row in rows)
     if worst.roof is not None:
         roof = worst.roof.name
         low, high = (
@@ -232,8 +242,7 @@ def roof_does_not_apply(report: Report) -> Iterable[Finding]:
         f"{100 * (worst.efficiency or 0):.0f} % of the speed '{roof}', above "
         f"{'its' if len(rows) == 1 else 'their'} range{span}",
         detail=f"{listed}. The section Efficiency and gain has the reason.",
-        advice="No gain is counted here. If large messages are so fast, check the system, ranks "
-        "and nodes, or judge by the job's own best times (--system fit).",
+        advice="No gain is counted here." + _CHECK_SYSTEM * large,
     )
 
 
@@ -256,7 +265,7 @@ def tuning_not_worth_it(report: Report) -> Iterable[Finding]:
         yield Finding(
             severity="note",
             code="tuning_not_worth_it",
-            title=f"tuning is not worth it: it can save {100 * saved:.2f} % of {of}",
+            title=f"tuning is not worth it: it would save about {100 * saved:.2f} % of {of}",
             detail=f"This compares the measured classes with '{report.judgement.roof}'. Below "
             f"{100 * WORTH:g} % the work costs more than it saves."
             f"{_NO_SWITCHES * _switches_disabled(report)}",
@@ -265,10 +274,7 @@ def tuning_not_worth_it(report: Report) -> Iterable[Finding]:
         )
 
 
-_NO_SWITCHES = (
-    " What reduction in the NVLink switches (NVLS) would save is not included: the environment "
-    "disables it."
-)
+_NO_SWITCHES = " What NVLS (NVLink SHARP) would save is not included: the environment disables it."
 
 
 def _switches_disabled(report: Report) -> bool:

@@ -24,6 +24,7 @@ from collscope.reports.tolerances import ENOUGH_SAMPLES, SKEW_FACTOR
 from collscope.units import count_of
 
 _LITTLE = 0.0005  # of a time, less than the printed digits show
+RANGE_NOTES = ("range_with_best", "range_with_ceiling")  # on a range: they assume nothing
 
 
 class Uplift(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,22 +170,23 @@ def _assumptions(
         yield Note(
             "range_with_best",
             {},
-            f"{_range_of(counted)} the spread of the samples, the range of the reachable speed, "
-            "and the best measurement of any label",
+            f"{_range_of(counted, in_job=in_job)} the spread of the samples, the range of the "
+            "reachable speed, and the best measurement of any label",
         )
     elif any(j.roof is not None and j.roof.time_low_ns < j.roof.time_high_ns for j in counted):
         yield Note(
             "range_with_ceiling",
             {},
-            f"{_range_of(counted)} the spread of the samples and the range of the reachable speed",
+            f"{_range_of(counted, in_job=in_job)} the spread of the samples and the range of the "
+            "reachable speed",
         )
 
 
-def _range_of(counted: Sequence[Judged]) -> str:
+def _range_of(counted: Sequence[Judged], *, in_job: bool) -> str:
     """What follows holds for a whole range, or for its upper end where nothing was replayed."""
-    if all(j.alone_ns is None for j in counted):
-        return "the upper end covers"
-    return "the range covers"
+    if any(j.alone_ns is not None for j in counted):
+        return "the range covers"
+    return "'at most' allows for" if in_job else "the upper end covers"
 
 
 def _exposure(known: Fraction) -> Iterable[Note]:
@@ -203,8 +205,8 @@ def _exposure(known: Fraction) -> Iterable[Note]:
             "exposed",
             {"share": known.exposure},
             (
-                f"every class is exposed as much as all collectives together, "
-                f"{100 * known.exposure:.1f} % of its time"
+                f"the same part of every class is exposed: {100 * known.exposure:.1f} %, the mean "
+                "over all collectives"
             ),
         )
     if known.hidden:
@@ -243,9 +245,9 @@ def _times(
         yield Note(
             "judged_in_job",
             {"classes": unmeasured, "of": len(counted)},
-            f"{count_of(unmeasured, len(counted), 'class', 'classes')} judged by transfers in "
-            "the job, without a replay: other work in the job may slow these, so no saving is "
-            "certain for them",
+            "other work in the job does not slow the transfers of "
+            f"{count_of(unmeasured, len(counted), 'class', 'classes')}: without a replay, no "
+            "saving is certain there",
         )
     kernels_ns = sum(j.row.kernel_ns or 0 for j in expected)
     unsplit = sum(j.unsplit_ns for j in expected) / kernels_ns if kernels_ns else 0.0
@@ -253,6 +255,6 @@ def _times(
         yield Note(
             "unsplit",
             {"share": unsplit},
-            f"for a step without any transfer: the {100 * unsplit:.1f} % of the kernel time that "
+            f"in the step without any transfer, the {100 * unsplit:.1f} % of the kernel time that "
             "may be waiting or transfer is all transfer",
         )

@@ -13,7 +13,7 @@ from collscope.reports.calls.answer import compact_ranges
 from collscope.reports.efficiency.answer import Judgement
 from collscope.reports.efficiency.application_metrics import ApplicationMetric
 from collscope.reports.efficiency.breakdown_text import NAME_SYSTEM, breakdown
-from collscope.reports.efficiency.gain import Uplift
+from collscope.reports.efficiency.gain import RANGE_NOTES, Uplift
 from collscope.reports.efficiency.judged_classes import JudgedClass, Reached
 from collscope.reports.efficiency.marks import IN_JOB
 from collscope.reports.efficiency.profile_kernels import ProfileKernel
@@ -55,7 +55,8 @@ _SPEED_MEANINGS = {
     "reachable": "bandwidth of the library's algorithms at that size, GB/s",
     "limit": "what the links allow, GB/s",
     "eff %": "reachable time / measured time",
-    "regime": "what takes most of the time: bandwidth, latency, or waiting for the last rank",
+    "regime": "waiting where the mean wait exceeds the mean transfer, else what limits the "
+    "reachable speed: bandwidth or latency",
 }
 # Notes on how a reachable speed was found.
 _DERIVATION = {"usable_links", "usable_network", "published", "latency", "pipeline_filling"}
@@ -84,16 +85,16 @@ def gain_sentences(report: Report) -> Iterable[str]:
                 "findings)."
             )
         if report.step.recorded_ms and uplift.fraction.ranks:
-            yield _scope(report)
+            yield _scope(report, shorter)
 
 
-def _scope(report: Report) -> str:
-    """How this estimate, the verdict's costs and a prediction differ."""
-    estimate = "This estimate adds up all classes, each at its full reachable speed."
+def _scope(report: Report, shorter: str) -> str:
+    """How the gain `shorter`, the verdict's costs and a prediction differ."""
+    estimate = f"The {shorter} is a sum over all classes."
     if any(entry.ms_per_step.value for entry in report.verdict):
         return (
-            f"{estimate} The verdict instead simulates a step without the cause that it names; "
-            "collscope predict simulates one with all classes at that speed."
+            f"{estimate} collscope predict simulates a step with all of them at reachable speed; "
+            "the verdict simulates a step without the cause that it names."
         )
     return f"{estimate} collscope predict simulates such a step, which is more exact."
 
@@ -193,9 +194,10 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         yield _kernel_table(judged_run.kernels)
         yield (
             "mean us: over all ranks and profiles. largest message: the largest that the kernel "
-            "serves. reachable us: the time of that message at reachable speed, where it compares "
-            "with the mean. too long: the mean is over 3 times that, and over twice what the "
-            "message's class was measured to take."
+            "serves. reachable us: the time of that message at reachable speed (-: the kernel "
+            "serves several sizes, so its mean is of none of them). too long: the mean is over 3 "
+            "times reachable us, and over twice the time of that message's class where it was "
+            "measured."
         )
         yield from (
             f"{kernel.name.partition('(')[0]}: {largest_message(kernel)}."
@@ -304,9 +306,12 @@ def _ranges(rows: Sequence[JudgedClass]) -> Iterable[str]:
         if row.roof is not None and row.roof.range_gbps is not None and row.roof.busbw_gbps:
             slow, fast = (100 * end / row.roof.busbw_gbps for end in row.roof.range_gbps)
             about[f"{slow:.0f} to {fast:.0f} %"].append(row.class_id)
-    parts = [f"{between} ({_which_classes(ids, rows)})" for between, ids in about.items()]
+    parts = [
+        f"{between}{'' if n else ' of these speeds'} ({_which_classes(ids, rows)})"
+        for n, (between, ids) in enumerate(about.items())
+    ]
     if parts:
-        yield f"Machines of one kind differ; of these speeds they reach {', '.join(parts)}."
+        yield f"Machines of one kind differ: they reach {', '.join(parts)}."
 
 
 def _which_classes(ids: Sequence[int], rows: Sequence[JudgedClass]) -> str:
@@ -400,7 +405,10 @@ def _uplift(found: Uplift, which: str, report: Report) -> Iterable[str | Item]:
             "reachable speed, or three times slower"
         )
     lines.append(f"denominator: {fraction_words(found.fraction, report.shares)}")
-    lines += [f"assumed: {note.text}" for note in found.assumptions]
+    lines += [
+        note.text if note.code in RANGE_NOTES else f"assumed: {note.text}"
+        for note in found.assumptions
+    ]
     shorter, between = shorter_words(found)
     what = "a recorded step" if found.fraction.of_steps else "the whole job"
     head = f"At the reachable speed {what}{which} would be {shorter} shorter{between}."

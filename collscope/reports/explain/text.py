@@ -40,6 +40,12 @@ _TRANSFER = (
     "us: transfer of a call, as in collscope check. It is the mean in each step, then the median "
     "over the steps."
 )
+_WHAT_PARTS_ARE = (
+    "host speed, compute kernels: only what changed alike on all ranks, and kernels as if no"
+    " collective ran beside them. collectives: transfers without waiting, and how much they slow"
+    " down compute. differences between ranks: what changed on some ranks more than on others, such"
+    " as slower kernels on one rank, with the waiting for these ranks."
+)
 _MIXED = "A row of unknown size mixes calls of several sizes."
 _OF_A_STEP = "launches, ms: of one step; ms is the summed time of these launches."
 # Parts smaller than this share of the largest one, or of the step, are left to the table.
@@ -155,6 +161,12 @@ def _meanings(explanation: Explained) -> Iterator[str]:
         f" part of '{other.run}'. The parts and the unexplained time add up to the difference."
         " low to high: estimated range of the part (docs/compare-and-check.md)."
     )
+    yield _WHAT_PARTS_ARE
+    if explanation.causes:
+        yield (
+            "A cause has no row of its own. What only one run does (calls, kernels, waits of its"
+            " hosts) is in 'unexplained'; its effects on other work are in the other parts."
+        )
     (profiler,) = (p for p in explanation.parts if p.part == "profiler")
     if profiler.ns == profiler.low_ns == profiler.high_ns == 0:
         yield "Profiler overhead is 0 here, because faster hosts would shorten neither step."
@@ -317,10 +329,12 @@ def _basis(explanation: Explained) -> Iterator[str]:
     one, other = explanation.first, explanation.second
     yield (
         f"Self-check: '{one.run}', simulated with all parts of '{other.run}', takes"
-        f" {one.reached_ns / 1e6:.2f} ms a step; '{other.run}' was recorded with"
-        f" {other.step_ns / 1e6:.2f} ms. '{other.run}', simulated with all parts of '{one.run}',"
-        f" takes {other.reached_ns / 1e6:.2f} ms; '{one.run}' was recorded with"
-        f" {one.step_ns / 1e6:.2f} ms."
+        f" {one.reached_ns / 1e6:.2f} ms a step, {_off(one.reached_ns, other.step_ns)}"
+        f" '{other.run}'."
+        f" '{other.run}', simulated with all parts of '{one.run}', takes"
+        f" {other.reached_ns / 1e6:.2f} ms, {_off(other.reached_ns, one.step_ns)} '{one.run}'."
+        " 'unexplained' is the weighted mean of both differences for steps without the profiler;"
+        " the simulation that comes closer counts more."
     )
     if explanation.host_pace is None:
         yield "Host speed is unknown: no two launches follow each other in both runs."
@@ -336,14 +350,15 @@ def _basis(explanation: Explained) -> Iterator[str]:
     if explanation.slowdown_assumed:
         silent, heard = (one, other) if one.slowdown is None else (other, one)
         yield (
-            f"In '{silent.run}' no kernel ran both alone and overlapped with a collective. We"
-            f" assume that compute kernels alone are as fast as in '{heard.run}'. Their extra time"
-            f" counts as collectives. The ranges also allow for the slowdown in '{heard.run}'."
+            f"'{silent.run}' does not show how much a collective slows down compute that runs"
+            f" beside it. We assume that compute without overlap is as fast as in '{heard.run}',"
+            " and count the rest as slowdown by collectives. The ranges also allow for the slowdown"
+            f" in '{heard.run}'."
         )
     elif one.slowdown is None:
         yield (
-            "How much collectives slow down overlapped compute is not known: no kernel ran both"
-            " alone and overlapped. This slowdown is part of 'compute kernels'."
+            "Neither run shows how much a collective slows down compute that runs beside it. This"
+            " slowdown is part of 'compute kernels'."
         )
     groups = max(one.groups_inferred, other.groups_inferred)
     if groups:
@@ -356,8 +371,19 @@ def _basis(explanation: Explained) -> Iterator[str]:
             )
     if explanation.unmatched:
         yield (
-            f"Not comparable: transfers of {', '.join(explanation.unmatched)}. One run lacks them."
+            f"Not comparable: transfers of {', '.join(explanation.unmatched)}. One run lacks them,"
+            " so they are in no part."
         )
+
+
+def _off(ns: float, recorded_ns: int) -> str:
+    """The difference of the two as printed.
+
+    >>> _off(95.553e6, 100_055_896)
+    '4.51 ms less than'
+    """
+    ms = round(ns / 1e6, 2) - round(recorded_ns / 1e6, 2)
+    return f"{abs(ms):.2f} ms {'less' if ms < 0 else 'more'} than"
 
 
 def _hidden(explanation: Explained) -> str:

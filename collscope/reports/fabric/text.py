@@ -37,6 +37,7 @@ def transports_section(report: Report) -> Iterable[str | Table]:
                 for t in report.transports
             ),
         )
+        yield "pairs: of ranks, each direction counted. channels: sum over the pairs."
     else:
         yield "Transports: no channel lines in the sources."
     facts = [fact for fact in report.facts if fact.kind.startswith(_ABOUT_TRANSPORT)]

@@ -31,6 +31,8 @@ _WHAT_OF_SEVERAL = _WHAT | {
     "host_never_called": "did not make the call (their processes sleep, wait elsewhere, or skipped"
     " it)",
     "silent": "are silent",
+    "different_call": "made other calls than their peers",
+    "different_order": "made the calls of their groups in a different order",
     "gpu_not_finished": "still have the call open on their GPUs, although a peer completed it",
     "peer_missing": "did not make their side of the transfer",
 }

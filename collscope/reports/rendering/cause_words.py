@@ -37,7 +37,7 @@ def kernel(name: str) -> str:
         name = _TEMPLATE.sub("", name)
     plain = name.split("(")[0] if not name.startswith(("Memcpy", "Memset")) else name
     plain = plain.removeprefix("void ").rsplit("::", maxsplit=1)[-1].strip() or name
-    return plain if len(plain) <= _NAME else plain[: _NAME - 1] + "…"
+    return plain if len(plain) <= _NAME else plain[: _NAME - 1] + "~"
 
 
 def where(cause: Cause) -> str:
@@ -52,9 +52,10 @@ def where(cause: Cause) -> str:
     return _WHERE[cause.where]
 
 
-def evidence(cause: Cause) -> str:
-    """What the recording shows, one sentence."""
-    return _EVIDENCE[cause.evidence.kind](cause, cause.evidence)
+def evidence(cause: Cause, ranks: int | None = None) -> str:
+    """What the recording shows, in a sentence or two; `ranks` are those with a trace."""
+    words = _EVIDENCE[cause.evidence.kind](cause, cause.evidence)
+    return words.replace("another rank", "the other rank") if ranks == 2 else words
 
 
 def _gaps(cause: Cause, shown: Evidence) -> str:
@@ -77,8 +78,8 @@ def _gaps(cause: Cause, shown: Evidence) -> str:
 def _extra(cause: Cause, shown: Evidence) -> str:
     who = f"rank {cause.ranks[0]}" if cause.ranks else "one rank"
     return (
-        f"A step runs {figure(shown.count)} {kernel(shown.name)} on {who} and "
-        f"{figure(shown.usual)} on another rank. Kernels that the other rank lacks add "
+        f"A step has {figure(shown.count)} kernels of one name on {who}, {figure(shown.usual)} on "
+        f"another rank: {kernel(shown.name)}. Kernels that only {who} has add "
         f"{ms(shown.ms)} ms of kernel time."
     )
 

@@ -139,7 +139,7 @@ class Sheet(msgspec.Struct, frozen=True):
 
         step  inches of a row on a wide sheet
         """
-        shown = [n if len(n) <= _LONGEST_NAME else f"{n[: _LONGEST_NAME - 1]}…" for n in names]
+        shown = [n if len(n) <= _LONGEST_NAME else f"{n[: _LONGEST_NAME - 1]}~" for n in names]
         longest = 0.2 if self.narrow else 0.25 + LETTER * max(map(len, shown))
         row = _ROW_NARROW if self.narrow else step or _ROW
         drawing, (axis,) = self.axes(TOP + _BOTTOM + row * len(names), left=longest)

@@ -78,10 +78,11 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
             return f"{label}: {count(rows, 'row')} failed or {has} no time"
         case NotEverywhere(label, classes, of):
             some = count_of(classes, of, "class", "classes")
-            return f"{label}: {some} not measured with every label"
+            return f"{label}: {some} not in every other label or run"
         case NoCounterpart(label, classes):
             alone = count(classes, "class", "classes")
-            return f"{label}: {alone} not measured under the other label"
+            are = "is" if classes == 1 else "are"
+            return f"{alone} {are} only in '{label}'"
         case PlacesDiffer(label, key, out, in_):
             return (
                 f"{label}: {key.op.value} of {key.size_bytes} B takes {out / 1000:.1f} us out of"
@@ -151,11 +152,11 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
             return "The runs hold the same recording: all times in their traces are equal"
         case OneRecordingEach(host):
             extra = (
-                f"; {100 * HOST_STARTS:.0f} % of the host speed, and the hosts limit up to "
-                f"{100 * host:.0f} % of a step here"
+                f", {100 * HOST_STARTS:.0f} % of host speed. Hosts limit up to {100 * host:.0f} %"
+                " of a step here"
             )
             return (
-                "Each run was recorded once. So the variation between recordings of one job is "
+                "Each run was recorded once, so the variation between recordings of one job is "
                 f"assumed: {100 * LAUNCH_NOISE:.0f} % of a transfer, "
                 f"{100 * STARTS:.0f} % of a step{extra * (host >= 0.05)}"
             )

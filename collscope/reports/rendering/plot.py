@@ -126,7 +126,7 @@ def _draw(part: _Part, page: Whole, top: float) -> None:
     y += 0.05
     names = labelled(part.figure.make(Sheet(_WIDTH, place)))
     if names:
-        shown = [n if len(n) <= _LONGEST_KEY else f"{n[: _LONGEST_KEY - 1]}…" for n in names]
+        shown = [n if len(n) <= _LONGEST_KEY else f"{n[: _LONGEST_KEY - 1]}~" for n in names]
         page.legend(
             cast("list[Artist]", list(names.values())), list(map(visible, shown)),
             ncols=part.columns, fontsize=9, loc="upper left", bbox_to_anchor=(left, 1 - y / height),

@@ -113,16 +113,16 @@ def _profiler(traced: TracedParts) -> Iterator[str]:
     first, other = (run.label for run in traced.runs[:2])
     command = predict_command(traced.runs[0].store, first, other)
     yield (
-        "The range is wide where the hosts limit the steps: the cost of the profiler on them "
-        f"is not known. Measure the step of '{first}' without the profiler. Then '{command}' "
-        f"shows what the collectives of '{other}' change."
+        f"To narrow the ranges, measure the step of '{first}' without the profiler. Then "
+        f"'{command}' shows what the collectives of '{other}' change."
     )
 
 
 def _kernels(traced: TracedParts, short: Mapping[str, str], ratios: bool) -> Iterator[str | Table]:
     yield (
-        "Times are us a step, with waiting, and means over the ranks. A transfer ends on its last "
-        "rank. Kernels of other ranks may end earlier, so their mean can be below the transfer."
+        "Times are us a step, with waiting, and means over the ranks. A transfer lasts until the "
+        "last rank is done, and other ranks' kernels may end sooner. So a mean here can be below "
+        "the class's transfer."
     )
     columns = [("class", TEXT), ("size B", NUMBER), ("ranks", NUMBER)]
     for place, label in enumerate(short.values()):
@@ -208,12 +208,12 @@ def without_profiler(
         if ratio is not None
     )
     if against:
-        against = f" Compared with each other, {against} as long as '{first}' (95 %)."
+        against = f" The ratio is estimated separately: {against} as long as '{first}' (95 %)."
     return (
-        f"Estimated without the profiler: {ranges}.{against} The traces do not show the profiler's "
-        "cost. The estimate assumes that it slows the hosts and not the GPUs. It includes "
-        f"run-to-run variation: {100 * STARTS:.0f} % of a step, {100 * HOST_STARTS:.0f} % of host"
-        " work."
+        f"Estimated without the profiler: {ranges}. These ranges include run-to-run variation "
+        f"({100 * STARTS:.0f} % of a step, {100 * HOST_STARTS:.0f} % of host work), so they may "
+        f"reach above the recorded step.{against} We assume that the profiler slows the hosts and "
+        "not the GPUs; the traces do not show by how much."
     )
 
 

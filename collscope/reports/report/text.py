@@ -55,7 +55,7 @@ from collscope.units import count, format_size, format_time
 _FAR_MORE = 2  # kernels of a profile / one a call and rank
 _BOUND_RULES = {
     Bound.COMMUNICATION: f"collectives take at least {COMMUNICATION_BOUND_PERCENT:g} % of GPU time",
-    Bound.COMPUTE: f"collectives take at most {COMPUTE_BOUND_PERCENT:g} % of GPU time, and compute "
+    Bound.COMPUTE: f"collectives take at most {COMPUTE_BOUND_PERCENT:g} % of GPU time and compute "
     f"kernels at least {100 - COPY_BOUND_PERCENT:g} %",
     Bound.COPIES: f"copies take at least {COPY_BOUND_PERCENT:g} % of GPU time",
 }  # as `bound_by` decides
@@ -117,7 +117,7 @@ def _answer(report: Report) -> Iterable[str]:
     yield from share_of_time_sentence(report.timeline)
     if not measured_only(report):
         yield from _share_answer(report)
-    yield from timeline_sentences(report.timeline)
+    yield from timeline_sentences(report.timeline, report.step.given_ms)
     yield from gain_sentences(report)
     if no_sizes(report):
         yield f"Gain not known: {NO_SIZES}. To get it: {sizes_remedy(report)}."
@@ -192,7 +192,7 @@ def _bound_alone(shares: Sequence[Share], unsure: bool) -> Iterable[str]:
     """What bounds the job, where the line above has the share of the traced time."""
     bound = None if unsure else _common_bound(shares)
     if bound is not None:
-        yield f"{BOUND_WORDS[bound]}: on every rank, {_BOUND_RULES[bound]}."
+        yield f"{BOUND_WORDS[bound]}, by this rule: on every rank, {_BOUND_RULES[bound]}."
 
 
 def _common_bound(shares: Sequence[Share]) -> Bound | None:
@@ -226,7 +226,7 @@ def _part_of_profile(report: Report) -> Iterable[str]:
     if header.calls and not traces and kernels > _FAR_MORE * header.calls * (header.ranks or 1):
         yield (
             f"The profile has {kernels} kernels of collectives, far more than these calls need: "
-            "the calls are only a part of what the profile covers, or of another job."
+            "the logs hold only part of the profiled run, or come from another job."
         )
 
 
@@ -274,10 +274,10 @@ def _most(row: ClassRow, *, all_timed: bool) -> str:
             timed = f"the {row.seen_calls} timed ones take {format_time(row.kernel_ns)}"
             part = f"; {timed} over all ranks"
     elif row.split_ns:
-        part = (
-            f"; transfer and waiting are known of {row.kernel_calls} and take "
-            f"{format_time(row.split_ns)} over all ranks"
+        known = (
+            "" if row.kernel_calls == row.calls else f" of the {row.kernel_calls} that show them"
         )
+        part = f"; transfer and waiting{known} take {format_time(row.split_ns)} over all ranks"
     elif row.share_of_bytes is not None:
         part = f", {100 * row.share_of_bytes:.1f} % of the run's bytes"
     return f"{class_words(row)}, {count(row.calls, 'call')}{part}"

@@ -69,17 +69,18 @@ def _one_share(share: Share) -> Iterable[str | Table]:
     yield f"{share.source} ({share.dialect}): {share_sentence(share)}."
     if share.partial:
         yield (
-            f"The table is an excerpt ({share.reported_coverage:.2f} % of its total), so "
-            "the printed percentages are used."
+            f"The table is an excerpt: its rows add up to {share.reported_coverage:.2f} % of its "
+            "total. So shares are the percentages that it prints."
         )
     elif share.share_of_kernels is not None and share.kernel_ns != share.busy_ns:
         yield f"Of kernels only, without copies: {100 * share.share_of_kernels:.2f} %."
     if share.warm_up_calls:
         one = share.warm_up_calls == 1
         yield (
-            f"This table includes {count(share.warm_up_calls, 'warm-up call')}, which other "
-            f"sections leave out: {'it was' if one else 'they were'} short on this rank, but long "
-            "on others."
+            f"This table includes {count(share.warm_up_calls, 'warm-up call')}, which "
+            f"{'was' if one else 'were'} short on this rank. Tables of ranks where "
+            f"{'it was' if one else 'they were'} long, and later times, leave "
+            f"{'it' if one else 'them'} out."
         )
     if share.kernels:
         if len(share.families) > 1:

@@ -64,7 +64,8 @@ def entries(answer: Answer) -> tuple[VerdictEntry, ...]:
         VerdictEntry(
             cause.cause, "certain" if cause.certain else "likely", tuple(sorted(cause.ranks)),
             where(cause), MsPerStep(cause.cost.value, cause.cost.low, cause.cost.high),
-            evidence(cause) + _perhaps_nothing(cause, answer.step), advice(cause),
+            evidence(cause, answer.step.ranks) + _perhaps_nothing(cause, answer.step),
+            advice(cause),
         )
         for cause in answer.causes
     )  # fmt: skip

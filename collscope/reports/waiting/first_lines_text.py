@@ -14,20 +14,23 @@ from collscope.reports.waiting.late_ranks_text import (
     short_late_sentence,
 )
 from collscope.reports.waiting.withheld import unknown_times
-from collscope.units import are, count, have, us_or_ms
+from collscope.units import are, count, figure, have, us_or_ms
 
 _LOGGED_BY = {"kernel_log": "RCCL's kernel trace", "recording": "the recordings"}
 _LITTLE = 0.0005  # of the collectives' time, less than the printed digits show
 _ALIKE = 0.99  # steps of ranks that differ by less are shown once
 
 
-def timeline_sentences(timeline: TimelineReport) -> Iterable[str]:
-    """The first lines of the report: exposed share, waiting, the late rank."""
+def timeline_sentences(timeline: TimelineReport, given_ms: float | None) -> Iterable[str]:
+    """The first lines of the report: exposed share, waiting, the late rank.
+
+    given_ms  a step without the profiler, as given
+    """
     if not timeline.ranks:
         yield from _logged_sentences(timeline)
         return
     if not timeline.cut and not timeline.withheld:
-        yield from _step_sentence(timeline.steps, _cost(timeline))
+        yield from _step_sentence(timeline, given_ms)
     wait, transfer = (
         sum(getattr(r, n) for r in timeline.ranks) for n in ("wait_ns", "transfer_ns")
     )
@@ -90,8 +93,9 @@ def cut_sentence(ranks: Sequence[int]) -> Iterable[str]:
         )
 
 
-def _step_sentence(steps: Sequence[StepRow], cost: str) -> Iterable[str]:
+def _step_sentence(timeline: TimelineReport, given_ms: float | None) -> Iterable[str]:
     """The step time, and that the profiler is in it."""
+    steps: Sequence[StepRow] = timeline.steps
     if not steps:
         yield (
             "No step recurs in the traces (recurring layers are not steps), so the step time "
@@ -103,11 +107,17 @@ def _step_sentence(steps: Sequence[StepRow], cost: str) -> Iterable[str]:
     least = min(row.mean_ns for row in steps)
     which = ", the slowest" * (len(steps) > 1)
     ranks = f"; ranks from {least / 1e6:.2f}" * (least < _ALIKE * longest.mean_ns)
-    yield (
+    with_profiler = (
         f"A step takes {longest.mean_ns / 1e6:.2f} ms with the profiler (mean of "
-        f"{count(longest.steps, 'step')} on rank {longest.rank}{which}{ranks}). {cost} Measure "
-        "the step time without the profiler, and pass it as --step-ms."
+        f"{count(longest.steps, 'step')} on rank {longest.rank}{which}{ranks})"
     )
+    if given_ms is not None:
+        yield f"{with_profiler}, and {figure(given_ms, 4)} ms without it, as given."
+    else:
+        yield (
+            f"{with_profiler}. {_cost(timeline)} Measure the step time without the profiler, and "
+            "pass it as --step-ms."
+        )
 
 
 def _cost(timeline: TimelineReport) -> str:
@@ -190,7 +200,7 @@ def _warm_up_sentence(timeline: TimelineReport) -> Iterable[str]:
         calls = f"{timeline.warm_up_calls} first calls" if several else "the first call"
         yield (
             f"Excluded as warm-up: {calls}, up to {us_or_ms(timeline.warm_up_longest_ns)} on a "
-            "rank. If the job was already running, this time may be waiting for a late rank."
+            "rank. If tracing began in mid-run, this time may be a wait for a late rank."
         )
 
 

@@ -251,10 +251,8 @@ def _why(rank: RankRow, timeline: TimelineReport, verdict: Sequence[VerdictEntry
                 f"waits in another group, and rank {cause.first_rank} is the first cause."
             )
     named = verdict_causes(rank.rank, verdict)
-    why = "The sums over the trace do not show why"
-    if named:
-        why = f"The verdict names the cause: {', '.join(named).lower()}"
-    return f"{why}. {idles}. {computes}"
+    why = f"The verdict names the cause: {', '.join(named).lower()}."
+    return why if named else f"The sums over the trace do not show why. {idles}. {computes}"
 
 
 def _between(values: Sequence[int]) -> str:

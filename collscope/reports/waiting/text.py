@@ -94,7 +94,7 @@ def _overlap(ranks: Sequence[RankRow]) -> Table:
         ("exposed ms", NUMBER),
         ("hidden ms", NUMBER),
         ("idle ms", NUMBER),
-        ("exposed %", NUMBER),
+        ("exposed % of traced", NUMBER),
     ]
     return table(
         columns,
@@ -150,9 +150,9 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
     behind = "the other rank" if len(ranks) == 2 else "the second-last rank"
     yield (
         "unknown: waiting or transfer. last in: calls in which the rank arrived last, by more than "
-        f"the clocks' error. typically late: how far behind {behind} it arrived in these calls "
-        "(the median, weighted by lateness). late % of all: its part of the lateness of all ranks. "
-        f"costs others: how much less other ranks would wait {in_time(ranks)}."
+        f"the clocks' error. typically late: how far behind {behind} it arrived; half of its "
+        "lateness is in calls at least this late. late % of all: its part of the lateness of all "
+        f"ranks. costs others: how much less other ranks would wait {in_time(ranks)}."
     )
     if len(ranks) > len(shown):
         yield f"{count(len(ranks) - len(shown), 'more rank')} not shown (view rank_waits)."
@@ -320,11 +320,14 @@ def _classes(classes: Sequence[ClassTimeRow]) -> Table:
 
 def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
     roots = any(not parse_op(c.op).synchronises for c in classes)
-    skew = "; it is no waiting where ranks need not wait for each other, as in Broadcast" * roots
+    no_waits = (
+        " Where ranks need not wait for the last one, as in Broadcast, skew is not waiting, and "
+        "wait ms is all kernel time before the last rank arrived."
+    ) * roots
     yield (
         "median, min and max: transfers of single calls (the table Classes has means). Skew: from "
-        f"the first rank to the last, median{skew}. transfer and wait ms: sums over calls and "
-        "ranks."
+        "the first rank to the last, median. transfer and wait ms: sums over calls and ranks."
+        f"{no_waits}"
     )
     if len(classes) > _MOST_CLASSES:
         more = count(len(classes) - _MOST_CLASSES, "more class", "more classes")
@@ -332,9 +335,9 @@ def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
     warm_up = sum(c.warm_up for c in classes)
     if warm_up:
         yield (
-            f"Excluded as warm-up: {count(warm_up, 'call')}. The tables of this section and all "
-            f"later times leave {'it' if warm_up == 1 else 'them'} out; later counts of calls and "
-            f"bytes include {'it' if warm_up == 1 else 'them'}."
+            f"Excluded as warm-up: {count(warm_up, 'call')}. The tables of this section, and later "
+            f"times and timed calls, leave {'it' if warm_up == 1 else 'them'} out; other counts of "
+            f"calls and bytes include {'it' if warm_up == 1 else 'them'}."
         )
     incomplete = sum(c.incomplete for c in classes)
     if incomplete:
@@ -397,8 +400,8 @@ def _clocks(clocks: Sequence[ClockRow]) -> Iterable[str]:
     largest = max(aligned, key=lambda c: abs(c.offset_ns))
     yield (
         f"Clocks: offsets of up to {us_or_ms(abs(largest.offset_ns))} (rank {largest.rank}) "
-        "were removed. The ends of synchronising collectives give each offset; its standard "
-        f"deviation is up to {us_or_ms(max(c.error_ns for c in aligned))}."
+        "were removed. They are estimated from the ends of synchronising collectives; their "
+        f"standard deviation is up to {us_or_ms(max(c.error_ns for c in aligned))}."
     )
     if len(members) > 1:
         yield (
