@@ -76,8 +76,8 @@ class Job:
     def long(self) -> Bools:
         """(steps,) those more than twice as long as the shortest, where they are not the most.
 
-        Where there is none, those with a pause of a host, if the job has more of them: its mean step
-        without the profiler is longer than each recorded step without such a pause.
+        Where there is none, those that a pause of a host makes longer, if the job has more of them:
+        its mean step without the profiler is longer than each recorded step without a pause.
         """
         found: Bools = self.lengths > LONG_STEP * self.lengths.min(initial=np.inf)
         if 2 * found.sum() <= self.count and found.any():
@@ -90,7 +90,7 @@ class Job:
             return none
         usual = float(self.lengths[~paused].max())
         recur = self._given * (1 - STARTS) > usual
-        return paused if recur and self.lengths[paused].min() > usual else none
+        return paused if recur and self.lengths[paused].min() > (1 + STARTS) * usual else none
 
     @property
     def _paused(self) -> Bools:
