@@ -105,13 +105,13 @@ def common_stalls(job: Job) -> Iterator[Candidate]:
     """What every rank's host spends at one place of every step without a launch."""
     if job.count < MIN_RECURRENCES or not job.whole_job:
         return
-    found = np.zeros(len(job.rows))
+    found, alone = np.zeros(len(job.rows)), job.interval - job.queued
     for trace in job.traces:
         own, place = job.beside_last(trace)
         own, place = own[place >= 0], place[place >= 0]
-        held = np.bincount(place[job.interval[own] > job.stall], minlength=len(job.rows))
+        held = np.bincount(place[alone[own] > job.stall], minlength=len(job.rows))
         rows = own[held[place] >= max(1, job.counted)]
-        found[rows] = np.maximum(job.interval[rows] - job.usual_interval, 0)
+        found[rows] = np.maximum(alone[rows] - job.usual_interval, 0)
     lost = {t: float(found[job.rows.of(t)].sum()) for t in job.traces}
     least = min(lost.values())
     if not least:
