@@ -17,12 +17,17 @@ BOUND_WORDS = {
 
 def denominator(share: Share) -> str:
     """What the percentage is of."""
-    rows = count(share.rows, "row")
+    printed = "the profile's own total"
+    rows = (
+        f"the file has only {share.rows} of its rows"
+        if share.partial
+        else (f"the file has {count(share.rows, 'row')}")
+    )
     return {
         Whole.KERNELS_AND_COPIES: "all kernels and copies",
         Whole.KERNELS: "all kernels; the profile has no times of copies",
-        Whole.PRINTED: f"the profile's own total; {rows} present",
-        Whole.PRINTED_WITH_COPIES: f"the profile's own total, kernels and copies; {rows} pasted",
+        Whole.PRINTED: f"{printed}; {rows}",
+        Whole.PRINTED_WITH_COPIES: f"{printed}, kernels and copies; {rows}",
     }[share.denominator]
 
 
