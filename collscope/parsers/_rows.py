@@ -368,8 +368,8 @@ class Rows:
         if abs(covered - 100) > _TOLERANCE:
             message = (
                 f"The percentages of the table add up to {covered:.4g} %, not 100 %: rows are "
-                f"{'missing' if covered < 100 else 'counted twice'}. Shares are the printed "
-                "percentages."
+                f"{'missing' if covered < 100 else 'counted twice'}. The printed percentages "
+                "are the shares."
             )
             self.note(Diagnostic(Severity.NOTICE, "partial_top", message))
 

@@ -18,16 +18,12 @@ BOUND_WORDS = {
 def denominator(share: Share) -> str:
     """What the percentage is of."""
     printed = "the profile's own total"
-    rows = (
-        f"the file has only {share.rows} of its rows"
-        if share.partial
-        else (f"the file has {count(share.rows, 'row')}")
-    )
+    rows = f"only {share.rows} of its rows" if share.partial else count(share.rows, "row")
     return {
         Whole.KERNELS_AND_COPIES: "all kernels and copies",
         Whole.KERNELS: "all kernels; the profile has no times of copies",
-        Whole.PRINTED: f"{printed}; {rows}",
-        Whole.PRINTED_WITH_COPIES: f"{printed}, kernels and copies; {rows}",
+        Whole.PRINTED: f"{printed}; the file has {rows}",
+        Whole.PRINTED_WITH_COPIES: f"{printed}, kernels and copies; the file has {rows}",
     }[share.denominator]
 
 

@@ -8,7 +8,6 @@ from collscope.model import Op
 from collscope.model.diagnostic import TIMES_UNKNOWN
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.calls.text import classes, communicators, histograms
-from collscope.reports.coverage.answer import Header
 from collscope.reports.coverage.text import (
     NO_SIZES,
     calls_missing_sentence,
