@@ -64,7 +64,7 @@ def missing_calls(report: Report) -> Iterable[Finding]:
     )
     more = f"; and {len(rows) - MOST_EVIDENCE} more" if len(rows) > MOST_EVIDENCE else ""
     title = (
-        f"{count(lines, 'entry', 'entries')} {are(lines)} missing from logs: other ranks logged "
+        f"{count(lines, 'entry', 'entries')} {are(lines)} not in every log: other ranks logged "
         f"{'this call' if lines == 1 else 'these calls'}"
     )
     damaged = "Check the damaged lines under Coverage. " * any(
