@@ -142,6 +142,26 @@ def test_a_host_that_stops_is_late() -> None:
     assert cause.cost.high > cause.cost.low
 
 
+def test_a_given_step_shows_that_a_step_with_a_pause_recurs() -> None:
+    """Steps of 3.3 ms; the host of rank 1, 5.5 ms ahead, pauses once for 8 ms.
+
+    It makes one step longer by more than 2 ms, but not twice as long.
+    """
+    job = Job(2, host_work=20 * US)
+    for step in range(STEPS):
+        for rank in range(2):
+            job.host[rank] += 8 * MS * (step == 2 and rank == 1)
+            for _ in range(LAYERS):
+                job.compute(rank, 150 * US)
+        job.collective((0, 1), 100 * US)
+    assert _diagnosis(job).causes == ()
+    assert _diagnosis(job, step_ns=3.2 * MS).causes == ()
+    (cause,) = _diagnosis(job, step_ns=4.3 * MS).causes
+    assert (cause.cause, cause.ranks, cause.certain) == ("periodic", (1,), False)
+    usual = 20 * 0.152 + 0.102
+    assert cause.cost.low <= 4.3 - usual <= cause.cost.high
+
+
 def _with_launches(trace: TraceFile) -> TraceFile:
     """The same with the calls of its host: launches of 4 us."""
     begin = trace.columns.launch_ns

@@ -181,7 +181,8 @@ _ADVICE = {
         "Pin the memory (pin_memory=True) and copy one step ahead with non_blocking=True."
     ),
     "pipeline_bubble": "Use at least four microbatches per stage, or interleave the stages.",
-    "periodic": "Write checkpoints in the background, or less often.",
+    "periodic": "Find what these steps alone do: checkpoints, data loading or garbage collection. "
+    "Do it in the background, or less often.",
     "no_overlap": "Use smaller buckets, so that calls start during the backward pass.",
     "host_bound": (
         "Launch fewer kernels: torch.compile, CUDA graphs, fused optimizers, larger batches."

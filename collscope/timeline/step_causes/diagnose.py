@@ -66,7 +66,7 @@ def diagnose(
     recorded = timeline.recorded(steps, uneven=True)
     if not recorded.step_ns or recorded.steps.source == "window" or not recorded.steps.count.max():
         return Diagnosis((), None, None, 0, step_ns is None), recorded
-    job = Job(recorded, timeline.host)
+    job = Job(recorded, timeline.host, step_ns)
     # A mean of many steps holds long ones, too: it is not that of the usual steps.
     player = Player(job, None if job.long.any() else step_ns)
     found: list[Cause] = []

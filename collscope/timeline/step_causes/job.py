@@ -14,7 +14,11 @@ from collscope.match.rows import UNKNOWN_LAUNCH
 from collscope.model.trace import Call, HostCalls, Ints, Kind
 from collscope.timeline.graph import FIRST, HOST, NEVER
 from collscope.timeline.recorded_job import RecordedJob
-from collscope.timeline.step_causes.tolerances import LONG_STEP, STRETCHED_INTERVAL
+from collscope.timeline.step_causes.tolerances import (
+    LONG_STEP,
+    MIN_RECURRENCES,
+    STRETCHED_INTERVAL,
+)
 from collscope.timeline.tolerances import (
     MAX_BESIDE_ALONE,
     MIN_BESIDE,
@@ -38,12 +42,18 @@ class Pairing(msgspec.Struct, frozen=True):
 class Job:
     """What a search for causes reads of a recorded job."""
 
-    def __init__(self, recorded: RecordedJob, host: tuple[HostCalls | None, ...]) -> None:
+    def __init__(
+        self,
+        recorded: RecordedJob,
+        host: tuple[HostCalls | None, ...],
+        step_ns: float | None = None,
+    ) -> None:
         """Read a recorded job.
 
-        host  calls of each trace's host, None where the source has none
+        host     calls of each trace's host, None where the source has none
+        step_ns  mean step without the profiler, where it was measured
         """
-        self.recorded, self.host = recorded, host
+        self.recorded, self.host, self._given = recorded, host, step_ns
         self.rows, self.graph, self.steps = recorded.rows, recorded.graph, recorded.steps
         self.calls, self.times = recorded.linked, recorded.linked_times
         self.traces = self.steps.traces.tolist()
@@ -64,9 +74,34 @@ class Job:
 
     @cached_property
     def long(self) -> Bools:
-        """(steps,) those more than twice as long as the shortest, where they are not the most."""
+        """(steps,) those more than twice as long as the shortest, where they are not the most.
+
+        Where there is none, those that a pause of a host makes longer, if the job has more of them:
+        its mean step without the profiler is longer than each recorded step without a pause.
+        """
         found: Bools = self.lengths > LONG_STEP * self.lengths.min(initial=np.inf)
-        return found if 2 * found.sum() <= self.count else np.zeros(self.count, dtype=bool)
+        if 2 * found.sum() <= self.count and found.any():
+            return found
+        none = np.zeros(self.count, dtype=bool)
+        if self._given is None or self.count < MIN_RECURRENCES:
+            return none
+        paused = self._paused
+        if not paused.any() or 2 * paused.sum() > self.count:
+            return none
+        usual = float(self.lengths[~paused].max())
+        recur = self._given * (1 - STARTS) > usual
+        return paused if recur and self.lengths[paused].min() > (1 + STARTS) * usual else none
+
+    @property
+    def _paused(self) -> Bools:
+        """(steps,) those in which a host pauses for more than such a step is longer."""
+        longest = np.zeros((len(self.traces), self.count))
+        for column, trace in enumerate(self.traces):
+            for step in range(self.count):
+                longest[column, step] = self.interval[self.in_step(trace, step)].max(initial=0.0)
+        more = self.lengths - self.lengths.min()
+        found: Bools = ((longest > self.stall) & (longest >= more)).any(axis=0)
+        return found
 
     @cached_property
     def used(self) -> Bools:
