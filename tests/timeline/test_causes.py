@@ -214,6 +214,33 @@ def test_a_pause_of_every_step_is_named_though_steps_scatter() -> None:
     assert found.causes == ()
 
 
+def _asking(transfers: tuple[int, ...]) -> Job:
+    """After each collective hosts ask once a millisecond whether it is done."""
+    job = Job(2, host_work=20 * US)
+    for _ in range(STEPS):
+        for transfer in transfers:
+            for rank in range(2):
+                for _ in range(LAYERS):
+                    job.compute(rank, 18 * US)
+            job.collective((0, 1), transfer)
+            for rank in range(2):
+                call = job.rows[rank][-1]
+                asked = -(-(call.end - call.launch) // MS)
+                job.host[rank] = call.launch + asked * MS
+    return job
+
+
+def test_hosts_that_never_go_on_before_a_collective_ends_wait_for_it() -> None:
+    """Six calls of 0.2 to 2.7 ms a step; without the waits a step takes as long as the GPU does."""
+    transfers = tuple(200 * US + k * 500 * US for k in range(6))
+    (cause,) = _diagnosis(_asking(transfers)).causes
+    assert (cause.cause, cause.ranks, cause.evidence.name) == ("blocking_sync", (), "POLL")
+    assert cause.evidence.count == pytest.approx(6, abs=0.5)
+    # By chance, too, no host goes on before the end of calls that are shorter than its pauses.
+    causes = _diagnosis(_asking((200 * US,) * 6)).causes
+    assert "blocking_sync" not in {c.cause for c in causes}
+
+
 def test_kernels_of_several_types_are_one_family() -> None:
     # as in PyTorch 2.11; without their spaces
     equal = "vectorized_elementwise_kernel<{}, BinaryFunctor<{}, {}, bool, CompareEqFunctor<{}>>>"

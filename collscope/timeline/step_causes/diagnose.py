@@ -108,9 +108,10 @@ def diagnose(
 
 
 def _candidates(job: Job, facts: Facts) -> Iterator[Candidate]:
+    # Of those that cost the same the first is named: a host that waits is not just late.
     for find in (
-        late_hosts, common_stalls, extra_work, longer_kernels, blocking_calls, blocking_launches,
-        polling_waits, small_calls, slow_copies, pipeline_bubble, unused_parameters,
+        polling_waits, late_hosts, common_stalls, extra_work, longer_kernels, blocking_calls,
+        blocking_launches, small_calls, slow_copies, pipeline_bubble, unused_parameters,
     ):  # fmt: skip
         yield from find(job)
     yield from slow_settings(job, facts)

@@ -85,6 +85,10 @@ AWAKE_NS = 60_000
 MIN_TO_CHANCE = 3
 """How often two things coincide, to what chance gives. Source: a choice."""
 
+MIN_BY_CHANCE = 3
+"""Events expected by chance, where none takes place. Source: a choice, none of three has a
+probability of 5 %."""
+
 MAX_ROWS_BETWEEN = 4
 """Rows from one call of a burst to the next. Source: a choice, a copy, a memset, and their kin."""
 
