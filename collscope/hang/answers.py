@@ -89,7 +89,7 @@ def _world_rank(
 
 
 def _missing(number: int, rank: RasRank) -> Claim:
-    reason = "is dead according to the RAS service" if rank.dead else f"{NO_ANSWER} the RAS service"
+    reason = "is dead according to the RAS service" if rank.dead else NO_ANSWER
     what = "dead" if rank.dead else "silent"
     return Claim(number, what, f"Rank {number} {reason}.", rank.host, rank.pid, rank.gpu)
 

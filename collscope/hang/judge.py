@@ -318,7 +318,7 @@ def _undecided_among(evidence: Evidence, open_calls: dict[int, Call], found: _Fi
         )
     elif found.silent:
         reason = (
-            "Several ranks have no recording, and other ranks wait for them: "
+            "Several ranks have no flight-recorder dump, and other ranks wait for them: "
             f"{_ranks(found.silent)}."
         )
         return _undecided(evidence, open_calls, sorted(found.silent), reason)
@@ -484,9 +484,9 @@ def _judged_by_pattern(
     if len(leaving) != 1 or None in patterns.values():
         return None
     ((rank, left),) = leaving.items()
-    reason = f"Rank {rank} had repeated a sequence of calls, and left it with this call."
+    reason = f"Rank {rank} had repeated one sequence of calls, and departed from it at this call."
     if others := involved - {rank}:
-        theirs = "its own" if len(others) == 1 else "theirs"
+        theirs = "its sequence" if len(others) == 1 else "their sequences"
         reason += f" {_ranks(others).capitalize()} kept to {theirs}."
     differ = _values(known, left.call) if "different_call" in left.what else ()
     return _decided(known, open_calls, [rank], left.what, left.call, ("likely", (reason, *differ)))
@@ -620,7 +620,7 @@ def _undecided(
         candidates=tuple(candidates),
         reasons=(
             reason,
-            *((f"No recording: {_ranks(evidence.silent)}.",) if evidence.silent else ()),
+            *((f"No flight-recorder dump: {_ranks(evidence.silent)}.",) if evidence.silent else ()),
             *((f"Damaged and not used: {_ranks(evidence.damaged)}.",) if evidence.damaged else ()),
         ),
         frames=call.frames if call else (),

@@ -15,7 +15,7 @@ WHAT = (
     "extra_call", "peer_missing", "not_initialised",
 )  # fmt: skip
 # What a reason has of a silent rank: both may be known of it.
-NO_RECORDING, NO_ANSWER = "has no recording", "does not answer"
+NO_RECORDING, NO_ANSWER = "has no flight-recorder dump", "does not answer the RAS service"
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):

@@ -405,7 +405,8 @@ def test_an_answer_with_a_missing_comma(tmp_path: Path) -> None:
     (tmp_path / "ras.json").write_text(text)
     assert of_files(tmp_path) == ([1], ("silent",))
     line, *_ = render_hang(judge(evidence_of([str(tmp_path)])), "text").splitlines()
-    assert line.endswith(" does not answer.")  # no word of recordings: there is none of any rank
+    # No word of dumps: there is none of any rank.
+    assert line.endswith(") does not answer the RAS service.")
 
 
 def test_a_verdict_of_several_ranks_is_a_sentence(tmp_path: Path) -> None:

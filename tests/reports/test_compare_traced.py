@@ -336,7 +336,9 @@ def test_what_the_profiler_hides_is_in_the_step_s_interval() -> None:
     assert found.step.high is not None
     assert found.step.high > 0.9 / 0.4
     assert found.verdict is Verdict.NO_VERDICT
-    assert "1.00 as recorded with the profiler" in words_of(render_check(found, "text"))
+    told = words_of(render_check(found, "text"))
+    assert "1.00 as recorded with the profiler" in told
+    assert told.count("--step-ms N") == 1  # the verdict has the advice, and no section repeats it
 
 
 def test_a_step_that_is_surely_not_slower_passes_however_wide_its_range() -> None:

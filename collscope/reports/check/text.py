@@ -70,7 +70,7 @@ def _check_sections(check: Check) -> list[Section]:
     names = heading_names((check.baseline, check.current), ("baseline", "current"))
     if check.traced is not None:
         head.insert(2, runs_words(check.traced))
-        sections = [Section("", tuple(head)), *step_sections(check.traced, names, ratios=True)]
+        sections = [Section("", tuple(head)), *step_sections(check.traced, names, judged=True)]
     if check.classes:
         legend = _LEGEND.format(
             *names.values(),

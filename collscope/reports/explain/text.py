@@ -41,7 +41,7 @@ _TRANSFER = (
     "over the steps."
 )
 _WHAT_PARTS_ARE = (
-    "host speed, compute kernels: only what changed alike on all ranks, and kernels as if no"
+    "host speed, compute kernels: only changes that all ranks share. Kernel times are as if no"
     " collective ran beside them. collectives: transfers without waiting, and how much they slow"
     " down compute. differences between ranks: what changed on some ranks more than on others, such"
     " as slower kernels on one rank, with the waiting for these ranks."
@@ -165,7 +165,8 @@ def _meanings(explanation: Explained) -> Iterator[str]:
     if explanation.causes:
         yield (
             "A cause has no row of its own. What only one run does (calls, kernels, waits of its"
-            " hosts) is in 'unexplained'; its effects on other work are in the other parts."
+            " hosts) counts as 'unexplained'; its effects on other work are in the other rows. So"
+            " 'unexplained' can be less than the cause costs."
         )
     (profiler,) = (p for p in explanation.parts if p.part == "profiler")
     if profiler.ns == profiler.low_ns == profiler.high_ns == 0:
@@ -295,7 +296,8 @@ def _narrowed_by(explanation: Explained, doubt: str) -> str:
         ),
         "slowdown": (
             f"in '{silent.run}' it is unknown how much collectives slow down compute. Record it"
-            " over more steps, so that its kernels run both alone and overlapped."
+            " over more steps, so that each kernel runs alone at some times and beside a collective"
+            " at others."
         ),
         "starts": (
             f"we assume that two runs with equal settings differ by {100 * STARTS:.0f} % of a step."
@@ -333,8 +335,8 @@ def _basis(explanation: Explained) -> Iterator[str]:
         f" '{other.run}'."
         f" '{other.run}', simulated with all parts of '{one.run}', takes"
         f" {other.reached_ns / 1e6:.2f} ms, {_off(other.reached_ns, one.step_ns)} '{one.run}'."
-        " 'unexplained' is the weighted mean of both differences for steps without the profiler;"
-        " the simulation that comes closer counts more."
+        " Both simulations include the profiler. 'unexplained' is calculated without it"
+        " (docs/compare-and-check.md), so it may lie outside these two differences."
     )
     if explanation.host_pace is None:
         yield "Host speed is unknown: no two launches follow each other in both runs."
@@ -351,9 +353,9 @@ def _basis(explanation: Explained) -> Iterator[str]:
         silent, heard = (one, other) if one.slowdown is None else (other, one)
         yield (
             f"'{silent.run}' does not show how much a collective slows down compute that runs"
-            f" beside it. We assume that compute without overlap is as fast as in '{heard.run}',"
-            " and count the rest as slowdown by collectives. The ranges also allow for the slowdown"
-            f" in '{heard.run}'."
+            f" beside it. We assume that compute in '{silent.run}' would, without overlap, run as"
+            f" fast as in '{heard.run}'. Its extra time counts as slowdown by collectives. The"
+            f" ranges also cover the slowdown seen in '{heard.run}'."
         )
     elif one.slowdown is None:
         yield (
@@ -372,7 +374,7 @@ def _basis(explanation: Explained) -> Iterator[str]:
     if explanation.unmatched:
         yield (
             f"Not comparable: transfers of {', '.join(explanation.unmatched)}. One run lacks them,"
-            " so they are in no part."
+            " so what they change counts as 'unexplained'."
         )
 
 

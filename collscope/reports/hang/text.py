@@ -50,7 +50,10 @@ ADVICE = {
     "extra_call": "Check the code that makes the call.",
 }  # by the first code of `Verdict.what`
 # What is known of a silent rank, as the reasons have it, of one rank and of several.
-_SILENT = {NO_RECORDING: "have no recording", NO_ANSWER: "do not answer"}
+_SILENT = {
+    NO_RECORDING: "have no flight-recorder dump",
+    NO_ANSWER: "do not answer the RAS service",
+}
 # What the code of a rank calls, where its peers call something else.
 _OWN_CALL = {"different_call": "its different call", "extra_call": "its extra call"}
 _OF_CODE = {"different_call", "different_order", "extra_call"}

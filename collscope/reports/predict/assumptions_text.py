@@ -161,7 +161,8 @@ def _of_compute(report: PredictionReport) -> Iterator[Note]:
         yield Note(
             "slowdown_unknown",
             {"assumed": SLOWDOWN_PRIOR},
-            "Too few kernels ran both alone and during a collective. We assume that compute "
+            "The recording does not show how much collectives slow down compute: too few kernels "
+            "ran alone at some times and beside a collective at others. We assume that compute "
             "during the new collectives takes its recorded time; the range allows for a "
             f"slowdown of {100 * SLOWDOWN_PRIOR:.0f} %.",
         )

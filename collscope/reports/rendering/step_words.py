@@ -70,31 +70,38 @@ def _run(run: TracedSteps) -> str:
 
 
 def step_sections(
-    traced: TracedParts, short: Mapping[str, str], *, ratios: bool = False
+    traced: TracedParts, short: Mapping[str, str], *, judged: bool = False
 ) -> list[Section]:
     """The step and its parts; ranks that changed apart from the others.
 
     short   what the runs are called in headings
-    ratios  show new time / old time, as a verdict does, instead of the speed-up
+    judged  beside a verdict, which has the advice; new time / old time instead of the speed-up
     """
     all_ranks = [p for p in traced.parts if p.rank is None]
     if not all_ranks:
         return []
     sections = [
-        Section("Step", (_PARTS_NOTE, *_profiler(traced), _part_table(all_ranks, short, ratios)))
+        Section(
+            "Step",
+            (
+                _PARTS_NOTE,
+                *_profiler(traced, advise=not judged),
+                _part_table(all_ranks, short, judged),
+            ),
+        )
     ]
     differing = [p for p in traced.parts if p.rank is not None and _differs_from_mean(p, all_ranks)]
     if differing:
-        sections.append(Section("Ranks", (_RANKS_NOTE, _part_table(differing, short, ratios))))
+        sections.append(Section("Ranks", (_RANKS_NOTE, _part_table(differing, short, judged))))
     if traced.kernels and len(traced.kernels[0].cells) > 1:
         sections.append(
-            Section("Kernel time of collectives", tuple(_kernels(traced, short, ratios)))
+            Section("Kernel time of collectives", tuple(_kernels(traced, short, judged)))
         )
     return sections
 
 
-def _profiler(traced: TracedParts) -> Iterator[str]:
-    """What the steps may take without the profiler, and how to narrow it."""
+def _profiler(traced: TracedParts, *, advise: bool) -> Iterator[str]:
+    """What the steps may take without the profiler, and, as advice, how to narrow it."""
     known = [
         (run.label, run.unprofiled_low_ns / 1e6, run.unprofiled_high_ns / 1e6)
         for run in traced.runs
@@ -108,7 +115,7 @@ def _profiler(traced: TracedParts) -> Iterator[str]:
         for cell in step.cells[1:]
     ]
     yield without_profiler(known, ratios)
-    if all(high < _NARROW * low for _, low, high in known):
+    if not advise or all(high < _NARROW * low for _, low, high in known):
         return
     first, other = (run.label for run in traced.runs[:2])
     command = predict_command(traced.runs[0].store, first, other)
@@ -121,8 +128,8 @@ def _profiler(traced: TracedParts) -> Iterator[str]:
 def _kernels(traced: TracedParts, short: Mapping[str, str], ratios: bool) -> Iterator[str | Table]:
     yield (
         "Times are us a step, with waiting, and means over the ranks. A transfer lasts until the "
-        "last rank is done, and other ranks' kernels may end sooner. So a mean here can be below "
-        "the class's transfer."
+        "last rank's kernel ends; kernel time lasts until each rank's own kernel ends. So with one "
+        "call a step, a class's mean here can be below its transfer."
     )
     columns = [("class", TEXT), ("size B", NUMBER), ("ranks", NUMBER)]
     for place, label in enumerate(short.values()):
