@@ -103,7 +103,8 @@ def _longest_of_steps(job: Job, trace: int, nodes: Ints) -> Ints:
     step = np.searchsorted(job.ends[:, job.traces.index(trace)], end)
     order = np.lexsort((end - calls.start_ns[call] + job.rows.base_ns, step))
     last = np.append(np.diff(step[order]) > 0, True)
-    return nodes[order[last]]
+    found: Ints = nodes[order[last]]
+    return found
 
 
 def _blocking(
@@ -116,12 +117,13 @@ def _blocking(
     checked = []
     for trace in chosen:
         nodes = _avoidable(job, trace)
-        if usual:
-            nodes = np.setdiff1d(nodes, _longest_of_steps(job, trace, nodes))
-        waits[nodes] = True
         read = _what_is_read(job, trace, nodes)
-        duration[read], host[read] = 0.0, job.interval[read]
         checked.append(_checks_for_nan(job, read))
+        if usual and not checked[-1]:
+            nodes = np.setdiff1d(nodes, _longest_of_steps(job, trace, nodes))
+            read = _what_is_read(job, trace, nodes)
+        waits[nodes] = True
+        duration[read], host[read] = 0.0, job.interval[read]
     count = sum(len(per_rank[t]) for t in chosen) / len(chosen) / max(1, job.count)
     names: list[str] = []
     for t in chosen:
