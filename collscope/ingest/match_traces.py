@@ -182,7 +182,10 @@ def _notes(
         found.append(Diagnostic(Severity.NOTICE, "impossible_call", text, count=impossible))
     warm_up = len(timeline.times.excluded)
     if warm_up:
-        text = "first calls that take far longer than the rest (warm-up): left out of sums of times"
+        text = (
+            "first calls that take far longer than the rest (warm-up): left out of sums of times, "
+            "except where a table of kernels includes them"
+        )
         found.append(Diagnostic(Severity.NOTICE, "warm_up_excluded", text, count=warm_up))
     return found
 

@@ -53,7 +53,6 @@ from collscope.model import (
 )
 from collscope.model.comm_handle import Process
 from collscope.model.traced_kernel import TracedKernel
-from collscope.units import count
 
 
 class CallClass(CollectiveClass, frozen=True):
@@ -347,7 +346,10 @@ class _Matching:
                         self.call_of_row[row] = base + k
         self._keep_calls(comm)
         if aligned.realigned:
-            text = f"communicators whose ranks' call sequences differ (the first has {_name(comm)})"
+            text = (
+                "communicators whose ranks logged different sequences of calls: the calls were "
+                "matched by comparing the sequences"
+            )
             self.matched.diagnostics.append(
                 Diagnostic(Severity.NOTICE, "sequences_realigned", text)
             )
@@ -614,11 +616,6 @@ def _summed(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
     for d in diagnostics:
         by_code[d.code].append(d)
     return [replace(ds[0], count=sum(d.count for d in ds)) for code, ds in by_code.items()]
-
-
-def _name(comm: Communicator) -> str:
-    how = "inferred" if comm.matched_by == "inferred" else f"matched by {comm.matched_by}"
-    return f"{count(comm.nranks, 'rank')}, {how}"
 
 
 def _group_leaders(columns: Mapping[str, Ints], launch: Ints) -> Ints:

@@ -367,8 +367,9 @@ class Rows:
         covered = math.fsum(printed)
         if abs(covered - 100) > _TOLERANCE:
             message = (
-                f"The percentages of the table add up to {covered:.4g} %, not 100 %: rows were "
-                "filtered out, lost or counted twice. Use the printed percentages for shares."
+                f"The percentages of the table add up to {covered:.4g} %, not 100 %: rows are "
+                f"{'missing' if covered < 100 else 'counted twice'}. The printed percentages "
+                "are the shares."
             )
             self.note(Diagnostic(Severity.NOTICE, "partial_top", message))
 

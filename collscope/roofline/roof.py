@@ -322,7 +322,7 @@ class Roofs:
             )
         if roof.regime == "latency":
             return start + (
-                "So small a message can be faster with another algorithm or release, with CUDA "
+                "A message this small can be faster with another algorithm or release, with CUDA "
                 "graphs, or where calls overlap."
             )
         shaped = self._shape(work)

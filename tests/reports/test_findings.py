@@ -208,7 +208,7 @@ def test_missing_calls_are_counted_per_rank() -> None:
         store.deviation(call, 1, "missing", source_id=source, line=40 + call)
     store.diagnostic("data_loss", "observation_missing", count=3)
     finding = _only(store, "missing_calls")
-    assert finding.title == "ranks that have a log lack 3 entries of calls that their peers logged"
+    assert finding.title == "3 entries are not in every log: other ranks logged these calls"
     assert "communicator 1 rank 1: 3" in finding.detail
     assert finding.evidence == (Evidence("a.log", 41, None),)
     assert _found(store, "data_loss") == []  # the same loss is not told twice

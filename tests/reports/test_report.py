@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,9 @@ from collscope.reports.report.findings import find
 from collscope.reports.report.formats import render
 from collscope.reports.report.text import sections
 from collscope.reports.waiting.late_causes import LateCause
+from collscope.reports.waiting.late_ranks_text import short_late_sentence
 from collscope.reports.waiting.ranks import RankRow
+from collscope.reports.waiting.text import timeline_section
 
 _SCHEMA = ROOT / "schemas" / "report.schema.json"
 
@@ -83,8 +85,8 @@ def test_share_of_a_pasted_excerpt_is_the_guides() -> None:
     assert share.families[0].total_ns == 125_825_738_000
     assert (
         "Collectives take at least 29.27 % of GPU time (denominator: the profile's own total, "
-        "kernels and copies; 3 rows pasted)."
-    ) in render(report, "text").splitlines()
+        "kernels and copies; the file has only 3 of its rows)."
+    ) in " ".join(render(report, "text").split())
 
 
 def test_share_of_a_whole_profile_has_both_denominators() -> None:
@@ -542,3 +544,29 @@ def test_processes_and_gpus_of_kernel_trace_lines_are_counted(
     db = tmp_path / "a.db"
     collscope("ingest", "log", samples / "rccl" / "guide-coll-klke.log", "--db", db)
     assert "7 processes, 7 GPUs" in collscope("report", "--db", db).out
+
+
+def test_compute_ms_beside_waits_is_explained_under_extra_work() -> None:
+    # 2 ranks: the one that waits has 60 ms of collectives beside compute, the busier one 20 ms
+    waits = replace(_late(0, 0, 0), hidden_ns=60_000_000)
+    busier = replace(_late(1, 25, 50), hidden_ns=20_000_000)
+    report = StoreBuilder().report()
+
+    def text(*ranks: RankRow, extra_work: Sequence[int] = (1,)) -> str:
+        found = timeline_section(replace(report.timeline, ranks=ranks), extra_work)
+        return " ".join(str(block) for section in found for block in section.blocks)
+
+    line = "beside a collective, and rank 0 has more time with both (hidden ms)."
+    assert line in text(waits, busier)
+    assert "need not show" not in text(waits, busier, extra_work=())
+    assert "need not show" not in text(replace(waits, hidden_ns=20_000_000), busier)
+
+
+def test_a_wait_is_hidden_by_compute_where_little_of_the_collectives_is_exposed() -> None:
+    # of 50 ms waited, at most the exposed 20 ms are exposed; of 30 ms this is not most
+    late = _late(1, 25, 50)
+    for exposed_ms, hides in ((20, True), (30, False)):
+        waits = replace(_late(0, 0, 0), exposed_ns=exposed_ms * 1_000_000)
+        words = short_late_sentence(late, (waits, late))
+        assert "Rank 0 waits 50 ms for it, of 100 ms traced" in words
+        assert ("but compute hides most of this wait" in words) is hides

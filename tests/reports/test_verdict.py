@@ -101,7 +101,10 @@ def test_of_two_ranks_a_cause_names_the_other_one() -> None:
     step = StepSummary(60.0, None, 3, 2, 2, False, "host", 71.2, "collscope export perfetto")
     shown = Evidence("extra_kernels", "gemm", count=133.0, usual=73.0, ms=10.3)
     work = Cause("extra_work", True, (1,), "kernels", Cost(10.5, 8.0, 13.1), shown)
-    words = "A step has 133 kernels of one name on rank 1, 73 on {} rank: gemm."
+    words = (
+        "In each step rank 1 runs gemm 133 times, {} rank 73 times. All extra kernels of rank 1 "
+        "together add 10.3 ms of kernel time a step."
+    )
     (two,) = entries(Answer(step, (work,)))
     assert two.evidence.startswith(words.format("the other"))
     (four,) = entries(Answer(replace(step, ranks=4, world=4), (work,)))

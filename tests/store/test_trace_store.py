@@ -144,7 +144,7 @@ def test_a_clock_offset_changes_nothing(db_path: Path, samples: Path, tmp_path: 
         )
     ]
     assert offsets == pytest.approx([0, 5 * MS, 5 * MS, 0], abs=1000)
-    assert "Clocks: offsets of up to 5 ms" in report(db_path, "--run", "moved")
+    assert "Clock offsets of up to 5 ms" in report(db_path, "--run", "moved")
 
 
 def test_ranks_without_a_common_collective_have_no_common_clock(

@@ -64,8 +64,8 @@ def missing_calls(report: Report) -> Iterable[Finding]:
     )
     more = f"; and {len(rows) - MOST_EVIDENCE} more" if len(rows) > MOST_EVIDENCE else ""
     title = (
-        f"ranks that have a log lack {count(lines, 'entry', 'entries')} of calls that their peers "
-        "logged"
+        f"{count(lines, 'entry', 'entries')} {are(lines)} not in every log: other ranks logged "
+        f"{'this call' if lines == 1 else 'these calls'}"
     )
     damaged = "Check the damaged lines under Coverage. " * any(
         source.damaged for source in report.coverage.sources

@@ -21,8 +21,8 @@ _SEVERAL = {
     "several_jobs": (
         "more than one job in this run: {} used by several processes",
         "GPU",
-        "Each of these GPUs was used by several processes, for separate communicators. One "
-        "process may use many GPUs, so few processes can share many GPUs. "
+        "Each of these GPUs was used by several processes, for separate communicators. A process "
+        "can use several GPUs, so the run need not have more processes than GPUs. "
         "Calls, bytes and settings below cover all these jobs (or starts of one job) "
         "together.",
     ),

@@ -9,6 +9,7 @@ from collscope.reports.rendering.layout import NUMBER, TEXT, Table, scaled, tabl
 from collscope.units import count
 
 NAME_SYSTEM = "report --system NAME; roofline --list has the names"
+_IN_TUNABLE = "slowdown by other work: not known without a replay, counted in tunable"
 _INSIDE = "not known: contained in the parts below; trace all ranks (collscope ingest trace)"
 _BASES = {
     Basis.TRACED: "all kernels of collectives in the traces, over all ranks",
@@ -74,7 +75,11 @@ def _parts(found: Breakdown, no_roof: str) -> Iterable[tuple[str, float | None, 
     no_roof = no_roof or f"not known: name the system ({NAME_SYSTEM})"
     if found.roofs:
         no_roof = "not known: nothing measured on GPUs (collscope replay, collscope ingest csv)"
-    contention = "not known: no replay; contained in tunable" if in_job else _INSIDE
+    contention = (
+        "slowdown by other work: not known without a replay, counted in tunable"
+        if in_job
+        else _INSIDE
+    )
     if found.compared:
         contention = "transfer in the job - measured alone"
     yield "wait", found.wait_ns, "kernel time before the last rank arrived" if in_job else _INSIDE

@@ -139,8 +139,8 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
     )
     parts = [f"{100 * part:.1f}" for part in (least, most)]
     ends = (
-        f" The range: {parts[0]} if transfers take {SKEW_FACTOR:g} times their time at reachable "
-        f"speed, {parts[1]} if they take exactly that time."
+        f" The range: {parts[1]} if transfers run at reachable speed, {parts[0]} if they take "
+        f"{SKEW_FACTOR:g} times as long."
     ) * (parts[0] != parts[1])
     listed = "; ".join(
         f"{k.name.partition('(')[0]}: mean {k.mean_ns / 1000:.0f} us, "

@@ -189,6 +189,13 @@ def _range_of(counted: Sequence[Judged], *, in_job: bool) -> str:
     return "'at most' allows for" if in_job else "the upper end covers"
 
 
+def _any_of(some: int, every: int) -> str:
+    """How many classes, as the object of a negation."""
+    if some < every:
+        return count_of(some, every, "class", "classes")
+    return "the class" if every == 1 else f"any of the {every} classes"
+
+
 def _exposure(known: Fraction) -> Iterable[Note]:
     """How much of the collective time counts."""
     if known.exposure is None:
@@ -246,8 +253,8 @@ def _times(
             "judged_in_job",
             {"classes": unmeasured, "of": len(counted)},
             "other work in the job does not slow the transfers of "
-            f"{count_of(unmeasured, len(counted), 'class', 'classes')}: without a replay, no "
-            "saving is certain there",
+            f"{_any_of(unmeasured, len(counted))}. Only a replay can confirm this, so "
+            "these savings are not certain",
         )
     kernels_ns = sum(j.row.kernel_ns or 0 for j in expected)
     unsplit = sum(j.unsplit_ns for j in expected) / kernels_ns if kernels_ns else 0.0
@@ -255,6 +262,6 @@ def _times(
         yield Note(
             "unsplit",
             {"share": unsplit},
-            f"in the step without any transfer, the {100 * unsplit:.1f} % of the kernel time that "
-            "may be waiting or transfer is all transfer",
+            f"for the step without any transfer, the {100 * unsplit:.1f} % of the kernel time that "
+            "may be waiting or transfer counts as transfer",
         )

@@ -55,8 +55,8 @@ _SPEED_MEANINGS = {
     "reachable": "bandwidth of the library's algorithms at that size, GB/s",
     "limit": "what the links allow, GB/s",
     "eff %": "reachable time / measured time",
-    "regime": "waiting where the mean wait exceeds the mean transfer, else what limits the "
-    "reachable speed: bandwidth or latency",
+    "regime": "'waiting' if the mean wait exceeds the mean transfer, otherwise what limits the "
+    "reachable speed: 'bandwidth' or 'latency'",
 }
 # Notes on how a reachable speed was found.
 _DERIVATION = {"usable_links", "usable_network", "published", "latency", "pipeline_filling"}
@@ -195,9 +195,9 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         yield (
             "mean us: over all ranks and profiles. largest message: the largest that the kernel "
             "serves. reachable us: the time of that message at reachable speed (-: the kernel "
-            "serves several sizes, so its mean is of none of them). too long: the mean is over 3 "
-            "times reachable us, and over twice the time of that message's class where it was "
-            "measured."
+            "serves several sizes, and its mean is not too long even for the largest). too long: "
+            "the mean is over 3 times reachable us. If the class of that message was measured, the "
+            "mean is also over twice its measured time."
         )
         yield from (
             f"{kernel.name.partition('(')[0]}: {largest_message(kernel)}."
@@ -260,7 +260,12 @@ def _classes(rows: Sequence[JudgedClass], judged_run: Judgement) -> Iterable[str
             time += ", or the mean transfer in the job" * any(row.in_job for row in rows)
         yield legend(
             shown,
-            {"measured us": time, **_SPEED_MEANINGS, "% time": "share of the collective time"}
+            {
+                "calls": "of all sources, timed or not",
+                "measured us": time,
+                **_SPEED_MEANINGS,
+                "% time": "share of the collective time",
+            }
             | {saves: _SAVES[per_step]},
         )
         if not roofs and not _no_roof_why(judged_run):

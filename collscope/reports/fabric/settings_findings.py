@@ -27,7 +27,7 @@ _DISABLED = {
     "NCCL_P2P_DISABLE": (True, "direct transfers between the GPUs of a host"),
     "NCCL_SHM_DISABLE": (True, "transfers through shared memory within a host"),
     "NCCL_IB_DISABLE": (True, "InfiniBand and RoCE between hosts"),
-    "NCCL_NVLS_ENABLE": (False, "NVLS (NVLink SHARP, which adds up in the switches)"),
+    "NCCL_NVLS_ENABLE": (False, "NVLS (NVLink SHARP: reduction in the switches)"),
     "RCCL_MSCCL_ENABLE": (False, "MSCCL algorithms, which RCCL has before ROCm 7.13"),
 }
 

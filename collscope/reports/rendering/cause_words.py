@@ -78,9 +78,9 @@ def _gaps(cause: Cause, shown: Evidence) -> str:
 def _extra(cause: Cause, shown: Evidence) -> str:
     who = f"rank {cause.ranks[0]}" if cause.ranks else "one rank"
     return (
-        f"A step has {figure(shown.count)} kernels of one name on {who}, {figure(shown.usual)} on "
-        f"another rank: {kernel(shown.name)}. Kernels that only {who} has add "
-        f"{ms(shown.ms)} ms of kernel time."
+        f"In each step {who} runs {kernel(shown.name)} {figure(shown.count)} times, another rank "
+        f"{figure(shown.usual)} times. All extra kernels of {who} together add {ms(shown.ms)} ms "
+        "of kernel time a step."
     )
 
 

@@ -17,12 +17,13 @@ BOUND_WORDS = {
 
 def denominator(share: Share) -> str:
     """What the percentage is of."""
-    rows = count(share.rows, "row")
+    printed = "the profile's own total"
+    rows = f"only {share.rows} of its rows" if share.partial else count(share.rows, "row")
     return {
         Whole.KERNELS_AND_COPIES: "all kernels and copies",
         Whole.KERNELS: "all kernels; the profile has no times of copies",
-        Whole.PRINTED: f"the profile's own total; {rows} present",
-        Whole.PRINTED_WITH_COPIES: f"the profile's own total, kernels and copies; {rows} pasted",
+        Whole.PRINTED: f"{printed}; the file has {rows}",
+        Whole.PRINTED_WITH_COPIES: f"{printed}, kernels and copies; the file has {rows}",
     }[share.denominator]
 
 

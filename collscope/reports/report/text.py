@@ -8,7 +8,6 @@ from collscope.model import Op
 from collscope.model.diagnostic import TIMES_UNKNOWN
 from collscope.reports.calls.answer import ClassRow
 from collscope.reports.calls.text import classes, communicators, histograms
-from collscope.reports.coverage.answer import Header
 from collscope.reports.coverage.text import (
     NO_SIZES,
     calls_missing_sentence,
@@ -71,7 +70,7 @@ def sections(report: Report, shown: Report | None = None) -> tuple[Section, ...]
         *_first(report),
         Section("Findings", tuple(_findings(report.findings))),
         Section("Share of GPU time", tuple(share_section(rows))),
-        *timeline_section(report.timeline),
+        *timeline_section(report.timeline, _extra_work(report)),
         Section("Classes", tuple(classes(rows))),
         Section("Efficiency and gain", tuple(judgement(rows))),
         Section("Message sizes", tuple(histograms(report))),
@@ -122,7 +121,7 @@ def _answer(report: Report) -> Iterable[str]:
     if no_sizes(report):
         yield f"Gain not known: {NO_SIZES}. To get it: {sizes_remedy(report)}."
     if header.communicators or header.calls:
-        yield _size(header, at_least=counts_are_lower_bounds(report))
+        yield _size(report, at_least=counts_are_lower_bounds(report))
         yield from calls_missing_sentence(report)
         yield from _part_of_profile(report)
     yield from unjudged_sentence(report.judgement)
@@ -230,11 +229,12 @@ def _part_of_profile(report: Report) -> Iterable[str]:
         )
 
 
-def _size(header: Header, *, at_least: bool) -> str:
+def _size(report: Report, *, at_least: bool) -> str:
     """How many calls, on what.
 
     at_least  calls may have been made that no source holds
     """
+    header = report.header
     classes = count(header.classes, "class", "classes")
     known = "at least " * at_least
     # Calls of unknown size have bytes, too.
@@ -247,6 +247,9 @@ def _size(header: Header, *, at_least: bool) -> str:
     if header.calls and header.calls == header.calls_without_size:
         calls = f"{known}{count(header.calls, 'call')} in {classes}, sizes not known, on "
     nodes = "nodes not known" if header.nodes is None else count(header.nodes, "node")
+    has_nodes = [row.nnodes is not None for row in report.communicators]
+    if any(has_nodes) and not all(has_nodes):
+        nodes += f" (known for {sum(has_nodes)} of {len(has_nodes)} communicators)"
     sentence = (
         f"{calls if header.calls else ''}{count(header.communicators, 'communicator')}; "
         f"{count(header.ranks, 'rank')}, {nodes}{libraries}."
@@ -262,6 +265,12 @@ def _first_by(report: Report) -> str:
     return "Class with the most transfer and waiting" if first.split_ns else "Largest class"
 
 
+def _extra_work(report: Report) -> frozenset[int]:
+    """Ranks whose extra work the verdict names."""
+    causes = (entry for entry in report.verdict if entry.cause == "extra_work")
+    return frozenset(rank for cause in causes for rank in cause.ranks)
+
+
 def _most(row: ClassRow, *, all_timed: bool) -> str:
     """A class with what it has the most of.
 
@@ -274,10 +283,12 @@ def _most(row: ClassRow, *, all_timed: bool) -> str:
             timed = f"the {row.seen_calls} timed ones take {format_time(row.kernel_ns)}"
             part = f"; {timed} over all ranks"
     elif row.split_ns:
-        known = (
-            "" if row.kernel_calls == row.calls else f" of the {row.kernel_calls} that show them"
+        split = (
+            ""
+            if row.kernel_calls == row.calls
+            else f"in the {row.kernel_calls} where they are known, "
         )
-        part = f"; transfer and waiting{known} take {format_time(row.split_ns)} over all ranks"
+        part = f"; {split}transfer and waiting take {format_time(row.split_ns)} over all ranks"
     elif row.share_of_bytes is not None:
         part = f", {100 * row.share_of_bytes:.1f} % of the run's bytes"
     return f"{class_words(row)}, {count(row.calls, 'call')}{part}"

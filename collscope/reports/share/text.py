@@ -69,18 +69,17 @@ def _one_share(share: Share) -> Iterable[str | Table]:
     yield f"{share.source} ({share.dialect}): {share_sentence(share)}."
     if share.partial:
         yield (
-            f"The table is an excerpt: its rows add up to {share.reported_coverage:.2f} % of its "
-            "total. So shares are the percentages that it prints."
+            f"The table is an excerpt: its rows add up to {share.reported_coverage:.2f} % of the "
+            "profile's total. Shares are from its column of percentages."
         )
     elif share.share_of_kernels is not None and share.kernel_ns != share.busy_ns:
         yield f"Of kernels only, without copies: {100 * share.share_of_kernels:.2f} %."
     if share.warm_up_calls:
-        one = share.warm_up_calls == 1
+        it_was, it = ("it was", "it") if share.warm_up_calls == 1 else ("they were", "them")
         yield (
             f"This table includes {count(share.warm_up_calls, 'warm-up call')}, which "
-            f"{'was' if one else 'were'} short on this rank. Tables of ranks where "
-            f"{'it was' if one else 'they were'} long, and later times, leave "
-            f"{'it' if one else 'them'} out."
+            f"{it_was.split()[1]} short on this rank. Tables of ranks where {it_was} long leave "
+            f"{it} out. All times in later sections also leave {it} out."
         )
     if share.kernels:
         if len(share.families) > 1:

@@ -81,7 +81,13 @@ def short_late_sentence(rank: RankWaits, ranks: Sequence[RankWaits]) -> str:
 def _of_traced(late: RankWaits, ranks: Sequence[RankWaits]) -> str:
     """How long the traces of the ranks are that wait."""
     spans = [rank.span_ns for rank in ranks if isinstance(rank, RankRow) and rank.rank != late.rank]
-    return f", of {us_or_ms(sum(spans))} traced{' in all' * (len(spans) > 1)}" if spans else ""
+    if not spans:
+        return ""
+    exposed = sum(
+        rank.exposed_ns for rank in ranks if isinstance(rank, RankRow) and rank.rank != late.rank
+    )
+    hidden = ", but compute hides most of this wait" * (2 * exposed < late.caused_wait_ns)
+    return f", of {us_or_ms(sum(spans))} traced{' in all' * (len(spans) > 1)}{hidden}"
 
 
 def _all_lateness(rank: RankWaits) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from collscope.model import parse_op
 from collscope.reports.calls.answer import compact_ranges
@@ -39,9 +39,14 @@ _LOGGED_BY = {
 }
 
 
-def timeline_section(timeline: TimelineReport) -> Iterable[Section]:
-    """Overlap and waiting by rank, times by class, clocks, progress; none without traces."""
-    blocks = (*_withheld(timeline), *_blocks(timeline))
+def timeline_section(
+    timeline: TimelineReport, extra_work: Collection[int] = ()
+) -> Iterable[Section]:
+    """Overlap and waiting by rank, times by class, clocks, progress; none without traces.
+
+    extra_work  ranks that run more kernels than the others, by the verdict
+    """
+    blocks = (*_withheld(timeline), *_blocks(timeline, extra_work))
     if blocks:
         yield Section("Overlap and waiting", blocks)
 
@@ -51,9 +56,10 @@ def _withheld(timeline: TimelineReport) -> Iterable[str]:
         yield " ".join(["Not known:", *(one.words for one in timeline.withheld)])
 
 
-def _blocks(timeline: TimelineReport) -> Iterable[str | Table]:
+def _blocks(timeline: TimelineReport, extra_work: Collection[int]) -> Iterable[str | Table]:
     if timeline.ranks:
         yield _overlap(timeline.ranks)
+        yield from _beside_waits(timeline.ranks, extra_work)
         if len(timeline.ranks) < 2:
             yield (
                 "One rank's trace: waiting and transfer cannot be separated (ingest the "
@@ -116,6 +122,21 @@ def _overlap(ranks: Sequence[RankRow]) -> Table:
     )  # fmt: skip
 
 
+def _beside_waits(ranks: Sequence[RankRow], extra_work: Collection[int]) -> Iterable[str]:
+    """Why the table can show less extra work than the verdict."""
+    busier = [rank for rank in ranks if rank.rank in extra_work]
+    others = [rank for rank in ranks if rank.rank not in extra_work]
+    if not busier or not others:
+        return
+    if min(rank.hidden_ns for rank in others) > max(rank.hidden_ns for rank in busier):
+        whose = f"rank {others[0].rank}" if len(others) == 1 else "the other ranks"
+        yield (
+            "compute ms need not show all of the extra work that the verdict names: a kernel can "
+            f"take longer beside a collective, and {whose} {'has' if len(others) == 1 else 'have'} "
+            "more time with both (hidden ms)."
+        )
+
+
 def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable[str | Table]:
     """Waiting by rank, of those `shown`."""
     columns = [
@@ -150,8 +171,8 @@ def _waiting(ranks: Sequence[RankWaits], shown: Sequence[RankWaits]) -> Iterable
     behind = "the other rank" if len(ranks) == 2 else "the second-last rank"
     yield (
         "unknown: waiting or transfer. last in: calls in which the rank arrived last, by more than "
-        f"the clocks' error. typically late: how far behind {behind} it arrived; half of its "
-        "lateness is in calls at least this late. late % of all: its part of the lateness of all "
+        f"the clocks' error. typically late: how far behind {behind} it arrived (median, each call "
+        "weighted by its lateness). late % of all: its part of the lateness of all "
         f"ranks. costs others: how much less other ranks would wait {in_time(ranks)}."
     )
     if len(ranks) > len(shown):
@@ -321,11 +342,12 @@ def _classes(classes: Sequence[ClassTimeRow]) -> Table:
 def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
     roots = any(not parse_op(c.op).synchronises for c in classes)
     no_waits = (
-        " Where ranks need not wait for the last one, as in Broadcast, skew is not waiting, and "
-        "wait ms is all kernel time before the last rank arrived."
+        " In Broadcast and similar operations, a rank need not wait for the last one. There, wait "
+        "ms is the kernel time before the last rank arrived, whether or not the rank waited."
     ) * roots
     yield (
-        "median, min and max: transfers of single calls (the table Classes has means). Skew: from "
+        "calls: those in traces. median, min and max: transfers of single calls (the table Classes "
+        "has means). Skew: from "
         "the first rank to the last, median. transfer and wait ms: sums over calls and ranks."
         f"{no_waits}"
     )
@@ -334,10 +356,11 @@ def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
         yield f"{more} not shown (view call_times)."
     warm_up = sum(c.warm_up for c in classes)
     if warm_up:
+        they = "It is" if warm_up == 1 else "They are"
         yield (
-            f"Excluded as warm-up: {count(warm_up, 'call')}. The tables of this section, and later "
-            f"times and timed calls, leave {'it' if warm_up == 1 else 'them'} out; other counts of "
-            f"calls and bytes include {'it' if warm_up == 1 else 'them'}."
+            f"Excluded as warm-up: {count(warm_up, 'call')}. {they} left out of this section's "
+            "tables, and of all times and 'calls timed' in later sections. "
+            f"{they} included in other counts of calls, and in bytes."
         )
     incomplete = sum(c.incomplete for c in classes)
     if incomplete:
@@ -399,9 +422,9 @@ def _clocks(clocks: Sequence[ClockRow]) -> Iterable[str]:
         return
     largest = max(aligned, key=lambda c: abs(c.offset_ns))
     yield (
-        f"Clocks: offsets of up to {us_or_ms(abs(largest.offset_ns))} (rank {largest.rank}) "
-        "were removed. They are estimated from the ends of synchronising collectives; their "
-        f"standard deviation is up to {us_or_ms(max(c.error_ns for c in aligned))}."
+        f"Clock offsets of up to {us_or_ms(abs(largest.offset_ns))} (rank {largest.rank}) "
+        "were removed. They are estimated from the ends of synchronising collectives, with an "
+        f"error of up to {us_or_ms(max(c.error_ns for c in aligned))} (one standard deviation)."
     )
     if len(members) > 1:
         yield (
