@@ -36,6 +36,10 @@ Floats = npt.NDArray[np.float64]
 _BACKWARD = re.compile(r"backward|bwd|bprop|[bdw]grad", re.IGNORECASE)
 # FusedOptimizerTensorListMetadata, FusedAdamMathFunctor; and no `{lambda()#1}`
 _OPTIMIZER = re.compile(r"optimizer|adam|sgd|lamb(?!da)", re.IGNORECASE)
+# multi_tensor_apply_kernel<..., PointwiseOpScalarListFunctor<float, 3, 3, 0>, std::divides<float>>:
+# PyTorch's optimizers that are not fused add quotients or multiples of lists to the parameters;
+# clipping scales lists, and FSDP copies them
+_UPDATE = re.compile(r"multi_tensor_apply.*(PointwiseOp\w*|BinaryOpListAlpha)Functor")
 
 
 class Steps(msgspec.Struct, frozen=True):
@@ -295,8 +299,8 @@ def _by_kernels(rows: Rows, trace: int) -> Ints:
 def _by_optimizer(rows: Rows, trace: int) -> Ints:
     """Per run of the optimizer's kernels the row that ends last of those launched by then."""
     trace_rows, _ = _in_order(rows, trace)
-    named = np.array([bool(_OPTIMIZER.search(name)) for name in rows.names] + [False])
-    place = np.flatnonzero(named[rows.name[trace_rows]] & (rows.entry[trace_rows] < 0))
+    name = np.where(rows.entry[trace_rows] >= 0, len(rows.names), rows.name[trace_rows])
+    place = np.flatnonzero(_of_optimizer(rows, name)[name])
     if not len(place):
         return place
     # Between the optimizers of two steps stands far more than between two kernels of one.
@@ -366,7 +370,7 @@ def _are_steps(rows: Rows, launched: Ints, cuts: Ints, period: Ints) -> bool:
     inside = (step > 0) & (step < len(cuts))
     pairs = np.unique(what[inside].astype(np.int64) * len(cuts) + step[inside])
     recurs = np.bincount(pairs // len(cuts), minlength=len(rows.names) + 1) == len(size)
-    optimizer = np.array([bool(_OPTIMIZER.search(name)) for name in rows.names] + [False])
+    optimizer = _of_optimizer(rows, what)
     if optimizer[what].any():
         return bool(optimizer[recurs].any())
     left = int((~recurs[what]).sum())
@@ -384,6 +388,18 @@ def _are_steps(rows: Rows, launched: Ints, cuts: Ints, period: Ints) -> bool:
         and len(gaps) > 0
         and max(gaps) <= MAX_PAUSE_RATIO * np.median(gaps) + PAUSE_SLACK_NS
     )
+
+
+def _of_optimizer(rows: Rows, names: Ints) -> npt.NDArray[np.bool_]:
+    """Per name whether it is an optimizer's: by its own name, else by what it does with lists.
+
+    names  of a trace's rows; one more than there are: a collective
+    """
+    for pattern in (_OPTIMIZER, _UPDATE):
+        found = np.array([bool(pattern.search(name)) for name in rows.names] + [False])
+        if found[names].any():
+            break
+    return found
 
 
 def _longest_gaps(rows: Rows, launched: Ints, step: Ints) -> Ints:

@@ -17,6 +17,7 @@ from inputs import ROOT, SHARED
 from msgspec.structs import replace
 from trace_builder import COMPUTE, US, Job, Row
 
+from collscope.model import Op
 from collscope.model.trace import Call, HostCalls, Kind, TraceFile
 from collscope.timeline.analyse import analyse
 from collscope.timeline.graph import Graph
@@ -142,6 +143,29 @@ def test_a_host_that_stops_is_late() -> None:
     assert cause.cost.high > cause.cost.low
 
 
+def test_a_host_that_waits_for_a_place_in_the_queue_does_not_hide_a_late_one() -> None:
+    """Rank 1's host pauses for 12 ms a step. That of rank 0 is 30 ms ahead: its queue is full, and
+    its last launch of each step lasts those 12 ms."""
+    job = Job(2, host_work=20 * US)
+    job.host[0] = -30 * MS
+    for _ in range(STEPS):
+        for rank in range(2):
+            job.host[rank] += 12 * MS
+            for _ in range(LAYERS):
+                job.compute(rank, 150 * US)
+        job.collective((0, 1), 100 * US)
+    ahead, late = map(_with_launches, job.traces())
+    assert ahead.calls is not None
+    last = np.array([c >= 0 for c in ahead.columns.collective])
+    ends = ahead.calls.end_ns + 12 * MS * last
+    full = replace(ahead, calls=replace(ahead.calls, end_ns=ends))
+    found, _ = diagnose(analyse([full, late]), Facts(), steps=STEPS)
+    (cause,) = found.causes
+    assert (cause.cause, cause.ranks) == ("late_host", (1,))
+    left = 20 * 0.152 + 0.102
+    assert cause.cost.low <= 12 + 21 * 0.02 - left <= cause.cost.high
+
+
 def test_a_given_step_shows_that_a_step_with_a_pause_recurs() -> None:
     """Steps of 3.3 ms; the host of rank 1, 5.5 ms ahead, pauses once for 8 ms.
 
@@ -203,6 +227,22 @@ def test_kernels_that_all_last_longer_are_more_work() -> None:
     assert (cause.cause, cause.ranks) == ("slow_gpu", (1,)) or cause.cause == "uneven_work"
     planted = 0.5 * sum(150 + 5 * (layer % 4) for layer in range(LAYERS)) / 1000
     assert cause.cost.low <= planted <= cause.cost.high
+
+
+def test_work_that_ranks_exchange_may_go_to_the_others() -> None:
+    """10 kernels of 300 and 100 us between exchanges: 1 ms goes if the ranks share them, else 2."""
+    job = Job(2, host_work=20 * US)
+    for _ in range(STEPS):
+        for part in range(2):
+            for rank, duration in ((0, 100 * US), (1, 300 * US)):
+                for _ in range(10 if part else 14):
+                    job.compute(rank, duration if part else 150 * US)
+            job.collective((0, 1), 100 * US, op=Op.ALL_TO_ALLV)
+        job.collective((0, 1), 100 * US)
+    (cause,) = _diagnosis(job).causes
+    assert (cause.cause, cause.ranks) == ("uneven_work", (1,))
+    assert cause.cost.low <= 1
+    assert cause.cost.high >= 2
 
 
 def test_kernels_that_last_longer_at_changing_places_have_a_slow_gpu() -> None:

@@ -177,6 +177,46 @@ def test_parts_of_a_batch_are_no_steps() -> None:
     assert found_in(3 * step) == ("kernels", 2, len(step.split()))
 
 
+LISTS = "multi_tensor_apply_kernel<TensorListMetadata<3>,{}<float,3,3,0>>"
+UNLIKE = "f0 f1 f2 f3 f4 f5 loss b5_dgrad b4_dgrad b3_dgrad b2_dgrad b1_dgrad b0_wgrad reduce "
+
+
+@pytest.mark.parametrize("functor", ["PointwiseOpScalarListFunctor", "BinaryOpListAlphaFunctor"])
+@pytest.mark.parametrize("first", [0, 1, 7, 14])
+def test_an_optimizer_of_lists_tells_the_steps_of_unlike_layers(functor: str, first: int) -> None:
+    """PyTorch's optimizers that are not fused have no name of their own."""
+    step = UNLIKE + LISTS.format(functor) + " gather "
+    assert found_in(" ".join((4 * step).split()[first:])) == ("kernels", 3, len(step.split()))
+
+
+def test_uneven_steps_end_with_an_optimizer_of_lists() -> None:
+    """The second of three whole steps reads every layer back."""
+    first, rest = UNLIKE.split(maxsplit=1)
+    update = LISTS.format("PointwiseOpScalarFunctor") + " "
+    saved = " ".join(f"copy{k}" for k in range(12)) + " "
+    text = "".join(f"{first} {more}{rest}{update}" for more in ("", "", saved, ""))
+    timeline = search(traces_of(text))[2]
+    assert timeline.steps.source == "window"
+    steps = find_steps(timeline.rows, timeline.calls, timeline.times, uneven=True)
+    assert steps.source == "optimizer"
+    n = len(UNLIKE.split()) + 1
+    lengths = np.diff(steps.ends(timeline.rows.end), axis=0) / EACH
+    assert lengths.tolist() == [[n, n], [n + 12, n + 12], [n, n]]
+
+
+@pytest.mark.parametrize("functor", ["CopyFunctor", "UnaryOpFunctor", "BinaryOpScalarFunctor"])
+def test_copies_and_scales_of_lists_tell_no_step(functor: str) -> None:
+    """FSDP copies a list in every layer."""
+    assert found_in(4 * (UNLIKE + LISTS.format(functor) + " gather "))[0] == "window"
+
+
+def test_parts_of_a_batch_without_the_optimizer_of_lists_are_no_steps() -> None:
+    """The update ends all four parts: it stands once in what recurs four times."""
+    step = 4 * UNLIKE + LISTS.format("PointwiseOpScalarFunctor") + " "
+    assert found_in(step)[0] == "window"
+    assert found_in(3 * step) == ("kernels", 2, len(step.split()))
+
+
 def test_kernels_that_the_data_choose_leave_the_collectives_to_tell_the_step() -> None:
     """A name in ten differs from step to step; the optimizer's kernels recur."""
     step = "embed " + 8 * "f0 f{0}x f1 f{0}y f2 gather " + "loss fused_adam_kernel reduce "

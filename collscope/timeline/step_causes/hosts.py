@@ -82,7 +82,8 @@ def against(job: Job, trace: int, other: int) -> Floats | None:
     """(rows,) ns that a host takes longer than another one before each launch; None: not known.
 
     Of rows without a partner nothing. An interval ends with a launch and begins with the one before
-    it: both must be partners.
+    it: both must be partners. What a launch in it waits longer than the other one for a place in
+    the queue of its GPU is not its host's.
     """
     found = np.zeros(len(job.rows))
     own, partner, at = job.partners(trace, other)
@@ -92,7 +93,11 @@ def against(job: Job, trace: int, other: int) -> Floats | None:
     if not follows.any():
         return None
     longer, theirs = own[follows], partner[follows]
-    found[longer] = job.interval[longer] - job.interval[theirs]
+    call, queued = job.before_next(job.call_ns), job.queued
+    found[longer] = (
+        job.interval[longer] - np.maximum(queued[longer] - call[theirs], 0.0)
+        - job.interval[theirs] + np.maximum(queued[theirs] - call[longer], 0.0)
+    )  # fmt: skip
     return found
 
 
@@ -100,13 +105,13 @@ def common_stalls(job: Job) -> Iterator[Candidate]:
     """What every rank's host spends at one place of every step without a launch."""
     if job.count < MIN_RECURRENCES or not job.whole_job:
         return
-    found = np.zeros(len(job.rows))
+    found, alone = np.zeros(len(job.rows)), job.interval - job.queued
     for trace in job.traces:
         own, place = job.beside_last(trace)
         own, place = own[place >= 0], place[place >= 0]
-        held = np.bincount(place[job.interval[own] > job.stall], minlength=len(job.rows))
+        held = np.bincount(place[alone[own] > job.stall], minlength=len(job.rows))
         rows = own[held[place] >= max(1, job.counted)]
-        found[rows] = np.maximum(job.interval[rows] - job.usual_interval, 0)
+        found[rows] = np.maximum(alone[rows] - job.usual_interval, 0)
     lost = {t: float(found[job.rows.of(t)].sum()) for t in job.traces}
     least = min(lost.values())
     if not least:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from collscope import _align
 from collscope.match.rows import UNKNOWN_LAUNCH
+from collscope.model.op import Op
 from collscope.model.trace import Call, HostCalls, Ints, Kind
 from collscope.timeline.graph import FIRST, HOST, NEVER
 from collscope.timeline.recorded_job import RecordedJob
@@ -29,6 +30,9 @@ from collscope.timeline.tolerances import (
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+
+
+_EXCHANGES = (Op.ALL_TO_ALL, Op.ALL_TO_ALLV, Op.SEND_RECV, Op.SEND, Op.RECV)
 
 
 class Pairing(msgspec.Struct, frozen=True):
@@ -346,6 +350,15 @@ class Job:
         return found
 
     @cached_property
+    def queued(self) -> Floats:
+        """(rows,) ns before each row's launch in the launch before, where that returned before the
+        GPU came to what it launched: a host far ahead of its GPU waits in it for a place in the
+        queue."""
+        returned = self.rows.launch + self.call_ns
+        ahead = (self.rows.launch != UNKNOWN_LAUNCH) & (self.rows.start > returned)
+        return self.before_next(np.where(ahead, self.call_ns, 0.0))
+
+    @cached_property
     def idle_before(self) -> Floats:
         """(rows,) ns for which nothing ran on each row's GPU before it."""
         found = np.zeros(len(self.rows))
@@ -441,6 +454,13 @@ class Job:
         """What a host's call does."""
         calls = self.host[trace]
         return Call.LAUNCH if calls is None else Call(int(calls.kind[call]))
+
+    @cached_property
+    def exchange(self) -> Bools:
+        """(rows,) collectives by which ranks send each other what they work on."""
+        ops = np.array([e.op in _EXCHANGES for e in self.rows.entries] + [False])
+        found: Bools = ops[self.rows.entry]
+        return found
 
     @cached_property
     def compute(self) -> Bools:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from collscope.model.op import Op
 from collscope.model.trace import Call, Kind
 from collscope.timeline.graph import FIRST
 from collscope.timeline.step_causes.job import Job
@@ -30,7 +29,6 @@ Ints = npt.NDArray[np.int64]
 
 
 _TYPES = re.compile(r"c10::\w+|float|double|<\d+")
-_EXCHANGES = (Op.ALL_TO_ALL, Op.ALL_TO_ALLV, Op.SEND_RECV, Op.SEND, Op.RECV)
 
 
 def sync_nodes(job: Job, trace: int | None = None) -> Ints:
@@ -71,8 +69,7 @@ def _avoidable(job: Job, trace: int) -> Ints:
     order = job.launched(trace)
     if not len(nodes) or not len(order):
         return nodes
-    ops = np.array([e.op in _EXCHANGES for e in job.rows.entries] + [False])
-    exchange = np.append(0, np.cumsum(ops[job.rows.entry[order]]))
+    exchange = np.append(0, np.cumsum(job.exchange[order]))
     shift = int(job.graph.time[job.graph.start_node[order[0]] - FIRST] - job.rows.start[order[0]])
     first = np.searchsorted(job.rows.launch[order], job.graph.time[nodes] - shift)
     last = np.minimum(first + MAX_ROWS_BETWEEN, len(order))

@@ -119,6 +119,10 @@ def longer_kernels(job: Job) -> Iterator[Candidate]:
         uneven = replaced or (
             recurs and all(_uneven(job, own, partner, alone) for alone, _ in job.contention)
         )
+        others = () if uneven else _calls_too(job, trace, other)
+        # Ranks exchange what they work on: of what one has more, another may have less.
+        if uneven and job.exchange[job.step_of_row >= 0].any():
+            others = tuple(_shared_out(job, trace, other, alone) for alone, _ in job.contention)
         yield Candidate(
             "uneven_work" if uneven else "slow_gpu", (job.rows.ranks[trace],), "kernels",
             Evidence("longer_kernels", job.rows.names[int(kinds[most])],
@@ -129,7 +133,7 @@ def longer_kernels(job: Job) -> Iterator[Candidate]:
                 Change(duration=_as_there(job, trace, other, alone, unpaired=uneven))
                 for alone, _ in job.contention
             ),
-            others=() if uneven else _calls_too(job, trace, other), between_gpus=STARTS,
+            others=others, between_gpus=STARTS,
             certain=recurs or not uneven, counted=not uneven,
         )  # fmt: skip
 
@@ -205,6 +209,22 @@ def _as_there(job: Job, trace: int, other: int, alone: Floats, *, unpaired: bool
         if ours > theirs:
             scale[more] = theirs / ours
     return scale
+
+
+def _shared_out(job: Job, trace: int, other: int, alone: Floats) -> Change:
+    """What a rank has more to do than another, shared out to all of them."""
+    scale = _as_there(job, trace, other, alone, unpaired=True)
+    part = 1 / len(job.traces)
+    more = np.where(job.rows.trace == trace, alone * (1 - scale), 0.0) * part  # for each rank
+    scale = 1 - (1 - scale) * (1 - part)
+    for to in job.traces:
+        if to == trace:
+            continue
+        own, partner = _pairs(job, trace, to)
+        scale[partner] += more[own] / np.maximum(alone[partner], 1)
+        left, takes = _unpaired(job, trace, to), _unpaired(job, to, trace)
+        scale[takes] += float(more[left].sum()) / max(1.0, float(alone[takes].sum()))
+    return Change(duration=scale)
 
 
 def _pairs(job: Job, trace: int, other: int) -> tuple[Ints, Ints]:
