@@ -343,6 +343,60 @@ def test_what_a_host_waits_in_a_launch_is_no_cost_of_the_profiler() -> None:
     assert cause.cost.high >= 40 * 0.028
 
 
+def _reading_traces(after_loss: int, after_check: int) -> list[TraceFile]:
+    """Hosts read two values a step. The loss, of 30 kernels of 250 us: they wait 7 ms for it.
+
+    And a check at the beginning of the next step, behind the optimizer's 4 ms. So many short
+    kernels as given follow each: their launches take 20 us each, and the GPU is idle meanwhile.
+    """
+    job = Job(2, host_work=20 * US)
+    waits: list[list[tuple[int, int]]] = [[], []]
+
+    def read(rank: int, short: int) -> None:
+        job.compute(rank, 2 * US)
+        copy = job.rows[rank][-1]
+        copy.kind, copy.name = Kind.COPY, 2
+        waits[rank].append((copy.launch + 5 * US, copy.end + 4 * US))
+        job.host[rank] = copy.end + 4 * US
+        for _ in range(short):
+            job.compute(rank, 2 * US)
+
+    for _ in range(STEPS):
+        for rank in range(2):
+            read(rank, after_check)
+            for _ in range(30):
+                job.compute(rank, 250 * US)
+            read(rank, after_loss)
+            job.compute(rank, 4 * MS)
+        job.collective((0, 1), 100 * US)
+    found = []
+    for trace, waited in zip(job.traces(), waits, strict=True):
+        launch = trace.columns.launch_ns
+        start = np.append(launch, [begin + job.base for begin, _ in waited])
+        end = np.append(launch + 4 * US, [finish + job.base for _, finish in waited])
+        kind = np.repeat([Call.LAUNCH, Call.STREAM_SYNC], [len(launch), len(waited)])
+        order = np.argsort(start, kind="stable")
+        unknown = np.full(len(start), -1, dtype=np.int32)
+        calls = HostCalls(
+            kind[order].astype(np.int8), np.zeros(len(start), dtype=np.int32), start[order],
+            end[order], unknown, unknown, np.argsort(order)[: len(launch)].astype(np.int32),
+        )  # fmt: skip
+        found.append(replace(trace, calls=calls))
+    return found
+
+
+def test_one_wait_a_step_is_usual_where_there_are_two() -> None:
+    # Without the check alone a step would be 0.1 ms shorter, of 16; "blocking_sync" before
+    found, _ = diagnose(analyse(_reading_traces(200, 5)), Facts(), steps=STEPS)
+    assert [c.cause for c in found.causes] == []
+    found, _ = diagnose(analyse(_reading_traces(100, 200)), Facts(), steps=STEPS)
+    (cause,) = found.causes
+    assert (cause.cause, cause.ranks, cause.evidence.count) == ("blocking_sync", (), 2)
+    # A launch after the check takes 20 us, or 0.4 of it; its kernel, 4 us. 200 of them: 0.8 to 3.2
+    # ms. With those after the loss 3.0 in the middle
+    assert cause.cost.value == pytest.approx(2.0, abs=0.2)
+
+
 def _host_bound(pause_ns: int) -> Job:
     """60 launches of 200 us on two ranks, whose kernels are short; rank 1 pauses in each step."""
     job = Job(2, host_work=200 * US)

@@ -140,6 +140,7 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
     ),
     "blocking_calls": lambda _, e: (
         f"The host waits for its GPU in {figure(e.count)} {_CALLS.get(e.name, e.name)} a step."
+        + (" One is usual: the cost is of all but the longest." if e.usual else "")
     ),
     "nan_checks": lambda _, e: (
         f"{figure(e.count)} checks for NaN a step make the host wait for its GPU: "

@@ -85,23 +85,43 @@ def blocking_calls(job: Job) -> Iterator[Candidate]:
     least = min(counts.values(), default=0)
     for trace in job.traces:
         if counts[trace] >= MIN_WAITS and counts[trace] > 2 * least + 1:
-            yield _blocking(job, (trace,), per_rank)
+            yield _blocking(job, (trace,), per_rank, usual=least >= 1)
     # One call at the end of a step, which reads the loss, is usual.
     if least >= MIN_WAITS:
-        yield _blocking(job, (), per_rank)
+        yield _blocking(job, (), per_rank, usual=True)
 
 
-def _blocking(job: Job, traces: tuple[int, ...], per_rank: dict[int, Ints]) -> Candidate:
+def _longest_of_steps(job: Job, trace: int, nodes: Ints) -> Ints:
+    """The longest wait of each step: a host that reads once reads where it is far ahead."""
+    calls = job.host[trace]
+    if calls is None or not len(nodes):
+        return nodes[:0]
+    call = np.array([job.sync_call[n][1] for n in nodes.tolist()])
+    end = calls.end_ns[call] - job.rows.base_ns
+    step = np.searchsorted(job.ends[:, job.traces.index(trace)], end)
+    order = np.lexsort((end - calls.start_ns[call] + job.rows.base_ns, step))
+    last = np.append(np.diff(step[order]) > 0, True)
+    found: Ints = nodes[order[last]]
+    return found
+
+
+def _blocking(
+    job: Job, traces: tuple[int, ...], per_rank: dict[int, Ints], *, usual: bool
+) -> Candidate:
+    """What waits cost; `usual`: one in each step stays, as it does in a job without a cause."""
     waits = np.zeros(len(job.graph.time), dtype=bool)
     duration, host = np.ones(len(job.rows)), np.zeros(len(job.rows))
     chosen = traces or tuple(job.traces)
     checked = []
     for trace in chosen:
         nodes = _avoidable(job, trace)
-        waits[nodes] = True
         read = _what_is_read(job, trace, nodes)
-        duration[read], host[read] = 0.0, job.interval[read]
         checked.append(_checks_for_nan(job, read))
+        if usual and not checked[-1]:
+            nodes = np.setdiff1d(nodes, _longest_of_steps(job, trace, nodes))
+            read = _what_is_read(job, trace, nodes)
+        waits[nodes] = True
+        duration[read], host[read] = 0.0, job.interval[read]
     count = sum(len(per_rank[t]) for t in chosen) / len(chosen) / max(1, job.count)
     names: list[str] = []
     for t in chosen:
@@ -123,7 +143,7 @@ def _blocking(job: Job, traces: tuple[int, ...], per_rank: dict[int, Ints]) -> C
         )  # fmt: skip
     return Candidate(
         "blocking_sync", tuple(job.rows.ranks[t] for t in traces), "calls",
-        Evidence("blocking_calls", name=name, count=count),
+        Evidence("blocking_calls", name=name, count=count, usual=float(usual)),
         changes=(Change(waits=waits, duration=duration, host_ns=host),),
         counted=count >= MIN_SMALL_CALLS,
     )  # fmt: skip
