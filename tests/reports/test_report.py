@@ -84,8 +84,8 @@ def test_share_of_a_pasted_excerpt_is_the_guides() -> None:
     assert share.families[0].percent == pytest.approx(18.8206218040728, abs=1e-12)
     assert share.families[0].total_ns == 125_825_738_000
     assert (
-        "Collectives take at least 29.27 % of GPU time (denominator: the profile's own total, "
-        "kernels and copies; the file has only 3 of its rows)."
+        "Collectives take at least 29.27 % of GPU time (denominator: the total that the profile "
+        "states, kernels and copies; the file is an excerpt of 3 rows)."
     ) in " ".join(render(report, "text").split())
 
 

@@ -288,7 +288,7 @@ def test_a_known_part_of_the_collectives_is_not_called_unknown() -> None:
     hidden = text(*(job(lambda rank: 100, transfer, host=300) for transfer in (100, 400)))
     assert "is unknown" not in hidden
     assert "Collectives and profiler overhead: the profiler slows the hosts" in hidden
-    assert "Record both with GPU activities alone. Measure the step of 'a' without the" in hidden
+    assert "Record both with GPU activities alone. Measure the step of both runs without" in hidden
 
 
 def other_kernels(first: int) -> RecordedJob:

@@ -64,9 +64,9 @@ def missing_calls(report: Report) -> Iterable[Finding]:
     )
     more = f"; and {len(rows) - MOST_EVIDENCE} more" if len(rows) > MOST_EVIDENCE else ""
     title = (
-        f"{count(lines, 'entry', 'entries')} {are(lines)} not in every log: other ranks logged "
-        f"{'this call' if lines == 1 else 'these calls'}"
+        f"{count(lines, 'log entry', 'log entries')} {are(lines)} only in the logs of other ranks"
     )
+    missing = "Entries that only other ranks have"
     damaged = "Check the damaged lines under Coverage. " * any(
         source.damaged for source in report.coverage.sources
     )
@@ -76,6 +76,7 @@ def missing_calls(report: Report) -> Iterable[Finding]:
     )
     if not _logged(report):
         title = f"{count(lines, 'call')} {are(lines)} missing in traces or recordings of ranks"
+        missing = "Missing calls"
         advice = (
             "These ranks began or ended at different calls, or lost some. A missing call "
             "looks the same as a rank that stopped."
@@ -84,7 +85,7 @@ def missing_calls(report: Report) -> Iterable[Finding]:
         severity="warning",
         code="missing_calls",
         title=title,
-        detail=f"Missing calls: {named}{more}.",
+        detail=f"{missing}: {named}{more}.",
         advice=advice,
         evidence=_lines(rows),
     )
@@ -159,7 +160,7 @@ def communicators_inferred(report: Report) -> Iterable[Finding]:
         title=f"{count_of(len(rows), len(report.communicators), 'communicator')} {are(len(rows))}"
         " inferred",
         detail=f"Communicator{'s' * (len(rows) > 1)} {ids}: no INIT line names their ranks, so "
-        "ranks whose calls match (some may be missing) were grouped.",
+        "collscope grouped the ranks whose calls match, though some calls may be missing.",
         advice=f"Log with NCCL_DEBUG_SUBSYS=INIT,COLL, so that {known}communicators are joined by"
         " their id.",
     )

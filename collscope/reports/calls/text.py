@@ -253,8 +253,8 @@ def communicators(rows: Sequence[CommunicatorRow]) -> Iterable[str | Table]:
         yield "Communicators of equal shape, parent and calls share a line; each: of each of them."
     if any(row.matched_by == "inferred" for row in rows):
         yield (
-            "inferred: no record names the ranks, so ranks whose calls match (some may be missing) "
-            "were grouped."
+            "inferred: no record names the ranks, so collscope grouped the ranks whose calls "
+            "match, though some calls may be missing."
         )
     if len(groups) > _MOST_COMMUNICATORS:
         yield f"{count(len(groups) - _MOST_COMMUNICATORS, 'more line')} not shown."

@@ -21,7 +21,7 @@ from collscope.reports.check.verdict import (
 )
 from collscope.reports.compare.notes import NoResult
 from collscope.reports.rendering.class_words import class_phrase
-from collscope.reports.rendering.step_words import predict_command
+from collscope.reports.rendering.step_words import measure_steps
 from collscope.reports.tolerances import WIDEST_PERCENT
 from collscope.stats import ENOUGH_ROUNDS, Effect
 from collscope.timeline.tolerances import HOST_STARTS, STARTS
@@ -180,11 +180,7 @@ def _step_remedy(step: JudgedStep, few: str) -> str:
             "The step depends on the speed of the hosts, which varies from run to run by about"
             f" {100 * HOST_STARTS:.0f} %."
         )
-    return (
-        f"{reason} More steps would not help. Measure the step of both runs without the profiler,"
-        f" in several starts. '{predict_command(step.store, first, other)}', with the step time of"
-        f" '{first}', shows what the collectives of '{other}' change.{accept}"
-    )
+    return f"{reason} More steps would not help. {measure_steps(step.store, first, other)}{accept}"
 
 
 def no_result_words(found: Sequence[NoResult]) -> str:

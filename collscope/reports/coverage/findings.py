@@ -21,8 +21,8 @@ _SEVERAL = {
     "several_jobs": (
         "more than one job in this run: {} used by several processes",
         "GPU",
-        "Each of these GPUs was used by several processes, for separate communicators. A process "
-        "can use several GPUs, so the run need not have more processes than GPUs. "
+        "Each of these GPUs was used by several processes, for separate communicators. Section Run "
+        "may still count no more processes than GPUs: one process can use several GPUs. "
         "Calls, bytes and settings below cover all these jobs (or starts of one job) "
         "together.",
     ),

@@ -153,9 +153,9 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
         title=f"{count(len(kernels), 'collective kernel')} take{'s' * (len(kernels) == 1)} "
         f"{100 * share:.1f} % of GPU time; {' to '.join(dict.fromkeys(parts))} percentage points "
         "of this are waiting, contention or slow transfer",
-        detail=f"{listed}. Above {SKEW_FACTOR:g} times, a kernel does not only transfer at full "
-        "speed: it waits, shares the GPU, or uses a slow setting (few channels, an unsuitable "
-        f"protocol).{ends}",
+        detail=f"{listed}. At more than {SKEW_FACTOR:g} times, transfer at full speed cannot "
+        "explain the time: the kernel waits, shares the GPU, or uses a slow setting (few channels, "
+        f"an unsuitable protocol).{ends}",
         advice="Trace all ranks, or measure the classes alone with collscope replay, to find out "
         "which of these it is.",
     )

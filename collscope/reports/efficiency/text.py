@@ -194,10 +194,10 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         yield _kernel_table(judged_run.kernels)
         yield (
             "mean us: over all ranks and profiles. largest message: the largest that the kernel "
-            "serves. reachable us: the time of that message at reachable speed (-: the kernel "
-            "serves several sizes, and its mean is not too long even for the largest). too long: "
-            "the mean is over 3 times reachable us. If the class of that message was measured, the "
-            "mean is also over twice its measured time."
+            "serves. reachable us: the time of that message at reachable speed (-: not judged; the "
+            "kernel serves several sizes, and its mean would not be too long for the largest). "
+            "too long: the mean is over 3 times reachable us and, where the class of that message "
+            "was measured, also over twice that measured time."
         )
         yield from (
             f"{kernel.name.partition('(')[0]}: {largest_message(kernel)}."

@@ -12,7 +12,7 @@ from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import in_format
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, table
 from collscope.reports.rendering.page import Extras, Fact
-from collscope.reports.rendering.step_words import predict_command, without_profiler
+from collscope.reports.rendering.step_words import measure_steps, without_profiler
 from collscope.timeline.explanation.explain import ExplainedPart
 from collscope.timeline.tolerances import HOST_STARTS, STARTS
 from collscope.units import count, format_size
@@ -161,12 +161,17 @@ def _meanings(explanation: Explained) -> Iterator[str]:
         f" part of '{other.run}'. The parts and the unexplained time add up to the difference."
         " low to high: estimated range of the part (docs/compare-and-check.md)."
     )
-    yield _WHAT_PARTS_ARE
+    yield (
+        f"{_WHAT_PARTS_ARE} profiler overhead: how much more the profiler lengthens a step of"
+        f" '{other.run}' than a step of '{one.run}'."
+    )
+    if any(p.widest == "remainder" for p in explanation.parts):
+        yield "the unexplained time, as source of a range: it may belong to this part."
     if explanation.causes:
         yield (
-            "A cause has no row of its own. What only one run does (calls, kernels, waits of its"
-            " hosts) counts as 'unexplained'; its effects on other work are in the other rows. So"
-            " 'unexplained' can be less than the cause costs."
+            "A cause has no row of its own. Work that only one run does (calls, kernels, host"
+            " waits) counts as 'unexplained'; what this work does to the rest of the step is in the"
+            " other rows. So 'unexplained' can be less than the cause costs."
         )
     (profiler,) = (p for p in explanation.parts if p.part == "profiler")
     if profiler.ns == profiler.low_ns == profiler.high_ns == 0:
@@ -276,9 +281,8 @@ def _narrowed_by(explanation: Explained, doubt: str) -> str:
     return {
         "hosts": (
             "the profiler slows the hosts. The recordings do not show by how much. Host speed also"
-            f" varies by about {100 * HOST_STARTS:.0f} % from run to run. {light}Measure the step"
-            f" of '{one.run}' without the profiler, then run"
-            f" '{predict_command(explanation.store, one.run, other.run)}'."
+            f" varies by about {100 * HOST_STARTS:.0f} % from run to run. {light}"
+            f"{measure_steps(explanation.store, one.run, other.run)}"
         ),
         "order": (
             "the parts interact: the size of each depends on the order of the swaps. No recording"
@@ -335,8 +339,9 @@ def _basis(explanation: Explained) -> Iterator[str]:
         f" '{other.run}'."
         f" '{other.run}', simulated with all parts of '{one.run}', takes"
         f" {other.reached_ns / 1e6:.2f} ms, {_off(other.reached_ns, one.step_ns)} '{one.run}'."
-        " Both simulations include the profiler. 'unexplained' is calculated without it"
-        " (docs/compare-and-check.md), so it may lie outside these two differences."
+        " Both simulations include the profiler's overhead. 'unexplained' is calculated without"
+        " this overhead (docs/compare-and-check.md), so it need not lie between these two"
+        " differences."
     )
     if explanation.host_pace is None:
         yield "Host speed is unknown: no two launches follow each other in both runs."
@@ -352,10 +357,10 @@ def _basis(explanation: Explained) -> Iterator[str]:
     if explanation.slowdown_assumed:
         silent, heard = (one, other) if one.slowdown is None else (other, one)
         yield (
-            f"'{silent.run}' does not show how much a collective slows down compute that runs"
-            f" beside it. We assume that compute in '{silent.run}' would, without overlap, run as"
-            f" fast as in '{heard.run}'. Its extra time counts as slowdown by collectives. The"
-            f" ranges also cover the slowdown seen in '{heard.run}'."
+            f"The traces of '{silent.run}' do not show how much a collective slows down compute"
+            " beside it. We assume that compute without overlap is equally fast in both runs, and"
+            f" count what compute in '{silent.run}' takes beyond that as slowdown by collectives."
+            f" The ranges also allow for the slowdown measured in '{heard.run}'."
         )
     elif one.slowdown is None:
         yield (

@@ -118,18 +118,14 @@ def _profiler(traced: TracedParts, *, advise: bool) -> Iterator[str]:
     if not advise or all(high < _NARROW * low for _, low, high in known):
         return
     first, other = (run.label for run in traced.runs[:2])
-    command = predict_command(traced.runs[0].store, first, other)
-    yield (
-        f"To narrow the ranges, measure the step of '{first}' without the profiler. Then "
-        f"'{command}' shows what the collectives of '{other}' change."
-    )
+    yield measure_steps(traced.runs[0].store, first, other)
 
 
 def _kernels(traced: TracedParts, short: Mapping[str, str], ratios: bool) -> Iterator[str | Table]:
     yield (
-        "Times are us a step, with waiting, and means over the ranks. A transfer lasts until the "
-        "last rank's kernel ends; kernel time lasts until each rank's own kernel ends. So with one "
-        "call a step, a class's mean here can be below its transfer."
+        "Times are us a step, with waiting, and means over the ranks. A class with "
+        "one call a step can show less time here than its transfer: a transfer ends with the last "
+        "rank's kernel, and this is the mean over each rank's own kernel."
     )
     columns = [("class", TEXT), ("size B", NUMBER), ("ranks", NUMBER)]
     for place, label in enumerate(short.values()):
@@ -221,6 +217,15 @@ def without_profiler(
         f"({100 * STARTS:.0f} % of a step, {100 * HOST_STARTS:.0f} % of host work), so they may "
         f"reach above the recorded step.{against} We assume that the profiler slows the hosts and "
         "not the GPUs; the traces do not show by how much."
+    )
+
+
+def measure_steps(store: str, first: str, other: str) -> str:
+    """What settles how two steps differ, where only traces are known."""
+    return (
+        "Measure the step of both runs without the profiler, in several starts: this gives the"
+        f" difference without the profiler. '{predict_command(store, first, other)}', with the step"
+        f" time of '{first}', shows how much of it the collectives of '{other}' change."
     )
 
 
