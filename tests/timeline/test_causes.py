@@ -409,6 +409,20 @@ def _host_bound(pause_ns: int) -> Job:
     return job
 
 
+def test_a_pause_after_small_calls_is_not_theirs() -> None:
+    """Ten collectives of 10 us end a step, as with ZeRO; then both hosts pause for 10 ms."""
+    job = Job(2, host_work=20 * US)
+    for _ in range(STEPS):
+        for rank in range(2):
+            job.host[rank] += 10 * MS
+            for _ in range(60):
+                job.compute(rank, 50 * US)
+        for _ in range(10):
+            job.collective((0, 1), 10 * US, count=64)
+    (cause,) = _diagnosis(job).causes
+    assert (cause.cause, cause.ranks) == ("late_host", ())
+
+
 def test_a_pause_costs_no_more_than_hosts_lose() -> None:
     (cause,) = _diagnosis(_host_bound(3 * MS)).causes
     assert (cause.cause, cause.ranks) == ("late_host", (1,))

@@ -234,13 +234,16 @@ def small_calls(job: Job) -> Iterator[Candidate]:
             burst_rows = order[burst[0] : burst[-1] + 2]
             inner[burst_rows] = True
             own = order[burst]
+            # Before the first call and after the last the host may do something else as well.
+            between, ends = job.interval[burst_rows], burst_rows[[0, -1]]
+            host[burst_rows] = between
+            host[ends] = np.minimum(job.interval[ends], np.median(between[1:-1]))
             count += int((job.step_of_row[own] >= 0).sum())
             last = int(own[-1])
     if not count:
         return
     copies = inner & (rows.entry < 0)
     duration[copies] = 0.0
-    host[inner] = job.interval[inner]
     transfer = np.where(inner[calls.row], 0.0, 1.0)
     waits = np.zeros(len(graph.time), dtype=bool)
     for node in sync_nodes(job).tolist():
