@@ -667,18 +667,7 @@ def graph(models: Any, planted: Any, case: Any) -> Step:
                 dist.all_reduce(parameter.grad)
                 parameter.add_(parameter.grad, alpha=-1e-5)
 
-    replay = body
-    if models.GPU:
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(11):
-                body()
-        torch.cuda.current_stream().wait_stream(side)
-        captured = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(captured, capture_error_mode="thread_local"):
-            body()
-        replay = captured.replay
+    replay = models.captured(body) if models.GPU else body
 
     def step() -> None:
         planted.begin()

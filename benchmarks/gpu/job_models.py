@@ -347,6 +347,20 @@ def zero() -> Step:
     return step
 
 
+def captured(body: Step) -> Step:
+    """A step as one CUDA graph, collectives and all."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(11):
+            body()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        body()
+    return graph.replay
+
+
 def graph() -> Step:
     """A data-parallel step captured as one CUDA graph, collectives and all."""
     model = language_model(blocks(LAYERS, WIDTH // 2), WIDTH // 2)
@@ -363,19 +377,11 @@ def graph() -> Step:
 
     if not GPU:
         return body
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(11):
-            body()
-    torch.cuda.current_stream().wait_stream(side)
-    captured = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(captured, capture_error_mode="thread_local"):
-        body()
+    replay = captured(body)
 
     def step() -> None:
         x.copy_(tokens(4))
-        captured.replay()
+        replay()
 
     return step
 
