@@ -50,6 +50,11 @@ def long_steps(
     )  # fmt: skip
 
 
+def _usual_step(job: Job) -> int:
+    """The first step that is not long."""
+    return int(np.flatnonzero(~job.long)[0])
+
+
 def _is_explained(job: Job, step: int, usual: float) -> bool:
     """Whether something is done in a long step that makes it long, on one rank at least.
 
@@ -58,7 +63,7 @@ def _is_explained(job: Job, step: int, usual: float) -> bool:
     """
     if not job.whole_job:
         return True
-    like = int(np.flatnonzero(~job.long)[0])
+    like = _usual_step(job)
     lasted = (job.rows.end - job.rows.start).astype(np.float64)
     done = []
     for trace in job.traces:
@@ -74,7 +79,7 @@ def _is_explained(job: Job, step: int, usual: float) -> bool:
 
 def _own_work(job: Job, trace: int, step: int) -> float:
     """ns that a rank's GPU and host spend in a step on what they do not in a usual one."""
-    like = int(np.flatnonzero(~job.long)[0])
+    like = _usual_step(job)
     pair = job.pair_steps(trace, step, like)
     new = pair.own[(pair.partner < 0) & (job.rows.entry[pair.own] < 0)]
     lasted = float((job.rows.end - job.rows.start)[new].sum())
@@ -94,7 +99,7 @@ def _whose(job: Job, long: list[int], usual: float) -> tuple[int, ...]:
 
 def _largest(job: Job, long: list[int]) -> str:
     """What takes the most time of what the long steps alone have; empty: nothing."""
-    like = int(np.flatnonzero(~job.long)[0])
+    like = _usual_step(job)
     spent: dict[str, float] = {}
     for trace in job.traces:
         for step in long:

@@ -14,7 +14,7 @@ Source: NCCL's tuning model, src/graph/tuning.cc. A ring of n ranks moves (n - 1
 
 GRADIENT_NS = 10_000
 """What DistributedDataParallel's search for unused parameters takes a host for each gradient.
-Source: it marks each in a tensor by two operators, of 5 us each."""
+Source: a choice, two operators of 5 us that mark each in a tensor. Not measured."""
 
 GRADIENTS_PER_LAUNCH = 0.25
 """Gradients to launches of a backward pass. Source: a choice, two to eight kernels for each."""
