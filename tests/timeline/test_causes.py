@@ -727,3 +727,37 @@ def test_explain_names_the_cause_that_one_run_has(tmp_path: Path) -> None:
     assert [(c["run"], c["both"]) for c in body["causes"]] == [("tp-more_work.1", False)]
     more = [k for k in body["kernels"] if k["rank"] == 1 and k["second"] - k["first"] > 20]
     assert len(more) == 1
+
+
+def _pipeline(*, head: int, norms: int) -> Diagnosis:
+    """Two stages, eight microbatches; the second one has kernels of the loss, too.
+
+    norms  AllReduces of 10 us at the end of a step, as of the norm of the gradients
+    """
+    job = Job(2, host_work=5 * US)
+    for _ in range(STEPS):
+        for backward in (False, True):
+            for _ in range(8):
+                for stage in (1, 0) if backward else (0, 1):
+                    for _ in range(6):
+                        job.compute(stage, 100 * US)
+                        job.rows[stage][-1].name = 3 + backward
+                    for _ in range(head if stage else 0):
+                        job.compute(stage, 60 * US)
+                        job.rows[stage][-1].name = 2
+                    if stage == backward:
+                        job.collective((0, 1), 20 * US, op=Op.SEND_RECV)
+        for _ in range(norms):
+            job.collective((0, 1), 10 * US, count=1)
+        for stage in range(2):
+            job.compute(stage, 100 * US)
+            job.rows[stage][-1].name = 0
+    names = ("adam", "ncclDevKernel", "cross_entropy", "forward", "backward")
+    traces = [replace(trace, names=names) for trace in job.traces()]
+    found, _ = diagnose(analyse(traces), Facts(), steps=STEPS)
+    return found
+
+
+@pytest.mark.parametrize("norms", [0, 2])
+def test_stages_of_a_pipeline_are_not_compared(norms: int) -> None:
+    assert _pipeline(head=2, norms=norms).causes == ()
