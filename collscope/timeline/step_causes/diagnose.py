@@ -178,9 +178,10 @@ def _may_stand_out(
         value = float(np.median(cost.plain))
         return shown - cost.error > least and value > least
     rest = cost.scatter if candidate.recorded or candidate.counted else 0.0
+    scatter = player.scatter
     if candidate.irregular and player.given:  # their mean is known, whatever interrupts them
-        rest = _error(job, rest)
-    noise = hypot(_error(job, player.scatter), STARTS * step)
+        rest, scatter = _error(job, rest), 0.0
+    noise = hypot(_error(job, scatter), STARTS * step)
     return shown - noise > max(least, rest)
 
 

@@ -341,7 +341,7 @@ def blocking_launches(job: Job) -> Iterator[Candidate]:
         "blocking_sync", ranks, "calls",
         Evidence("blocking_calls", "LAUNCH", count=float(inside.sum()) / job.count / len(chosen),
                  ms=float(found[inside].sum()) / job.count / len(chosen) / 1e6),
-        changes=(Change(host_ns=job.blocked),), at_power_cap=True,
+        changes=(Change(host_ns=job.blocked),), at_power_cap=True, counted=True, exact=True,
     )  # fmt: skip
 
 
