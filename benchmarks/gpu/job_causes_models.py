@@ -18,7 +18,7 @@ from torch import nn
 
 WORLD = 2
 # Cases that need a model of their own.
-OWN_MODEL = ("small_buckets", "one_bucket", "unused", "bubble")
+OWN_MODEL = ("small_buckets", "one_bucket", "unused", "bubble", "per_parameter")
 Step = Callable[[], None]
 
 
@@ -63,8 +63,9 @@ def build(name: str, planted: Any, case: Any) -> Step:
         loss.backward()
         planted.end(parameters)
         opt.step()
+        planted.after(parameters)
         opt.zero_grad()
-        if made.reads_loss or planted.is_on("clipped"):
+        if made.reads_loss or planted.reads_loss():
             loss.item()
         if planted.evaluates():
             with torch.no_grad():
@@ -73,13 +74,17 @@ def build(name: str, planted: Any, case: Any) -> Step:
     return step
 
 
-def replicas(models: Any, model: nn.Module, case: Any) -> nn.Module:
+def replicas(models: Any, model: nn.Module, case: Any, **options: Any) -> nn.Module:
     """A data-parallel model, with what a case changes in its buckets."""
+    if case.name == "per_parameter":  # Planted reduces the gradients
+        return model
     if case.name == "small_buckets":
-        return models.data_parallel(model, bucket_cap_mb=case.amount)
+        options["bucket_cap_mb"] = case.amount
     if case.name == "one_bucket":
-        return models.data_parallel(model, bucket_cap_mb=100_000)
-    return models.data_parallel(model, find_unused_parameters=case.name == "unused")
+        options["bucket_cap_mb"] = 100_000
+    if case.name == "unused":
+        options["find_unused_parameters"] = True
+    return models.data_parallel(model, **options)
 
 
 def sharded(models: Any, model: nn.Module, layers: Any) -> nn.Module:
@@ -98,7 +103,18 @@ def late_before(planted: Any, layers: Any) -> None:
         layer.register_forward_pre_hook(planted.layer)
 
 
-def _text(models: Any, planted: Any, run: nn.Module, batch: int, length: int) -> Made:
+def in_one_place(planted: Any, layer: nn.Module) -> None:
+    """Let a cause stand before one layer, or in the middle of the backward pass."""
+
+    def forwarded(_module: nn.Module, _inputs: object, out: torch.Tensor) -> None:
+        if out.requires_grad:
+            out.register_hook(planted.backward)
+
+    layer.register_forward_pre_hook(planted.one_layer)
+    layer.register_forward_hook(forwarded)
+
+
+def text(models: Any, planted: Any, run: nn.Module, batch: int, length: int) -> Made:
     def loss() -> torch.Tensor:
         shape = (batch, planted.share(length if models.GPU else 16))
         x = torch.randint(0, models.VOCABULARY, shape, device=models.DEVICE)
@@ -107,7 +123,7 @@ def _text(models: Any, planted: Any, run: nn.Module, batch: int, length: int) ->
     return Made(run, loss)
 
 
-def _pictures(models: Any, planted: Any, run: nn.Module, count: int, **options: Any) -> Made:
+def pictures(models: Any, planted: Any, run: nn.Module, count: int, **options: Any) -> Made:
     """Classes of random pictures, with autocast and channels last."""
 
     def loss() -> torch.Tensor:
@@ -127,21 +143,21 @@ def gpt(models: Any, planted: Any, case: Any) -> Made:
     blocks = [models.Block(width, heads) for _ in range(10)]
     late_before(planted, blocks)
     model = models.language_model(blocks, width)
-    return _text(models, planted, replicas(models, model, case), 6, 768)
+    return text(models, planted, replicas(models, model, case), 6, 768)
 
 
 @job
 def tiny(models: Any, planted: Any, case: Any) -> Made:
     width = 384 if models.GPU else 32
     model = models.language_model([models.Block(width, 4) for _ in range(20)], width)
-    return _text(models, planted, replicas(models, model, case), 1, 96)
+    return text(models, planted, replicas(models, model, case), 1, 96)
 
 
 @job
 def tp(models: Any, planted: Any, case: Any) -> Made:
     width, heads = (3072, 24) if models.GPU else (64, 4)
     blocks = [models.Block(width, heads, WORLD, dist.group.WORLD) for _ in range(8)]
-    return _text(models, planted, models.language_model(blocks, width), 2, 1024)
+    return text(models, planted, models.language_model(blocks, width), 2, 1024)
 
 
 @job
@@ -205,7 +221,7 @@ def resnet(models: Any, planted: Any, case: Any) -> Made:
     from torchvision.models import resnet50
 
     model = resnet50().to(models.DEVICE).to(memory_format=torch.channels_last)
-    return _pictures(models, planted, replicas(models, model, case), 48)
+    return pictures(models, planted, replicas(models, model, case), 48)
 
 
 @job
@@ -217,7 +233,7 @@ def moe(models: Any, planted: Any, case: Any) -> Made:
     for expert in experts:
         expert.router.register_forward_hook(planted.route)
     _ignore_experts(model, ("up.weight", "up.bias", "down.weight", "down.bias"))
-    return _text(models, planted, replicas(models, model, case), 6, 768)
+    return text(models, planted, replicas(models, model, case), 6, 768)
 
 
 def _ignore_experts(model: nn.Module, names: tuple[str, ...]) -> None:
@@ -247,10 +263,10 @@ def gpipe(models: Any, planted: Any, case: Any) -> Step:
         shape = (16, 512 if models.GPU else 16)
         return torch.randint(0, models.VOCABULARY, shape, device=models.DEVICE)
 
-    return _piped(models, planted, plan, model, batch)
+    return piped(models, planted, plan, model, batch)
 
 
-def _piped(models: Any, planted: Any, plan: Any, model: nn.Module, batch: Any) -> Step:
+def piped(models: Any, planted: Any, plan: Any, model: nn.Module, batch: Any) -> Step:
     parameters = list(model.parameters())
     opt = models.optimizer(parameters)
     rank = planted.rank
@@ -305,7 +321,7 @@ def interleaved(models: Any, planted: Any, case: Any) -> Step:
     def made() -> torch.Tensor:
         return torch.randn(batch, tokens, width, device=models.DEVICE, dtype=models.TYPE)
 
-    return _piped(models, planted, plan, nn.ModuleList(parts), made)
+    return piped(models, planted, plan, nn.ModuleList(parts), made)
 
 
 @job
@@ -397,7 +413,7 @@ def convnext(models: Any, planted: Any, case: Any) -> Made:
 
     model = convnext_tiny().to(models.DEVICE).to(memory_format=torch.channels_last)
     late_before(planted, [m for m in model.modules() if type(m).__name__ == "CNBlock"])
-    return _pictures(models, planted, replicas(models, model, case), 64, reads_loss=True)
+    return pictures(models, planted, replicas(models, model, case), 64, reads_loss=True)
 
 
 @job
@@ -406,10 +422,10 @@ def effnet(models: Any, planted: Any, case: Any) -> Made:
     from torchvision.models import efficientnet_b0
 
     model = efficientnet_b0().to(models.DEVICE).to(memory_format=torch.channels_last)
-    return _pictures(models, planted, replicas(models, model, case), 16)
+    return pictures(models, planted, replicas(models, model, case), 16)
 
 
-def _encoder(models: Any, planted: Any, width: int, heads: int, count: int) -> nn.Module:
+def encoder(models: Any, planted: Any, width: int, heads: int, count: int) -> nn.Module:
     layers = [
         nn.TransformerEncoderLayer(
             width, heads, 4 * width, dropout=0.0, batch_first=True, norm_first=True
@@ -424,7 +440,7 @@ def _encoder(models: Any, planted: Any, width: int, heads: int, count: int) -> n
 def accum(models: Any, planted: Any, case: Any) -> Step:
     """Gradients of three batches are added up, and reduced with the last."""
     width, heads, count, length, batch = (1536, 12, 8, 512, 6) if models.GPU else (32, 4, 2, 8, 4)
-    run = replicas(models, _encoder(models, planted, width, heads, count), case)
+    run = replicas(models, encoder(models, planted, width, heads, count), case)
     parameters = list(run.parameters())
     opt = models.optimizer(parameters)
 
@@ -451,7 +467,7 @@ def accum(models: Any, planted: Any, case: Any) -> Step:
 def localsgd(models: Any, planted: Any, case: Any) -> Step:
     """Each rank trains two batches by itself; then the parameters are averaged."""
     width, heads, count, length, batch = (2560, 20, 3, 512, 8) if models.GPU else (32, 4, 2, 8, 4)
-    model = _encoder(models, planted, width, heads, count)
+    model = encoder(models, planted, width, heads, count)
     parameters = list(model.parameters())
     opt = models.optimizer(parameters)
     flat = torch.cat([p.detach().flatten() for p in parameters])

@@ -1,6 +1,6 @@
 """Causes of slowness switched on and off inside running jobs, recorded for `benchmarks/causes.py`.
 
-    python benchmarks/gpu/job_causes_paired.py OUT [--set first|p|q] [--only JOB,JOB] [--seconds N]
+    python benchmarks/gpu/job_causes_paired.py OUT [--set first|p|..] [--only JOB,JOB] [--seconds N]
 
 The jobs are others than those of job_causes.py: other models, sizes, amounts and guilty ranks. A
 start of a job is one process a GPU, each on cores of its own; a cause of the environment has
@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import job_causes
+import job_causes_loops  # noqa: F401 - registers its jobs
 import torch
 import torch.distributed as dist
 import torch.distributed.fsdp
@@ -59,11 +60,26 @@ NEW_CAUSES = {
     "uneven": Cause(codes=("uneven_work",)),  # longer sequences or more pictures
     "anomaly": Cause(codes=("blocking_sync", "host_bound")),  # set_detect_anomaly
     "synced": Cause(codes=("blocking_sync", "host_bound")),  # waits for the GPU before each layer
+    "sleep_one_layer": Cause(codes=LATE),
+    "sleep_backward": Cause(codes=LATE),
+    "sleep_after": Cause(codes=LATE),  # between the optimizer and zero_grad
+    "work_backward": Cause(codes=("extra_work",)),
+    "uneven_some": Cause(codes=("uneven_work", "periodic")),  # one batch of three
+    "evaluation_one": Cause(codes=("extra_work", "periodic")),  # one rank, every third step
+    "item_layers": Cause(codes=("blocking_sync", "host_bound")),  # a mean is read in every layer
+    "barriers": Cause(codes=("blocking_sync", "small_calls", "host_bound")),  # in every layer
+    "per_parameter": Cause(codes=("small_calls", "no_overlap")),  # an AllReduce a gradient
+    "fetched": Cause(codes=("slow_transfer", "blocking_sync")),  # outputs go to pageable memory
     # Healthy:
     "clipped": Cause(),  # gradients are clipped, and the loss is read
     "norm_read": Cause(),  # gradients are clipped, and their norm is read
     "long_sometimes": Cause(),  # one batch of three is half as long again, on all ranks
     "evaluation": Cause(),  # a forward pass more after every third step
+    "logged": Cause(),  # the loss is read in every third step
+    "metrics": Cause(),  # one small AllReduce a step, which nobody waits for
+    "average": Cause(),  # an average of the parameters is kept
+    "pinned": Cause(),  # a copy from pinned memory, which nobody waits for
+    "prefetched": Cause(),  # batches of a loader that is fast enough
 }
 # Causes of the environment: (what stands in truth.jsonl, variables).
 ENV: dict[str, tuple[Cause, dict[str, str]]] = {
@@ -73,6 +89,8 @@ ENV: dict[str, tuple[Cause, dict[str, str]]] = {
     "shm": (CAUSES["shm"], {"NCCL_P2P_DISABLE": "1"}),
     "launch_blocking": (CAUSES["launch_blocking"], {"CUDA_LAUNCH_BLOCKING": "1"}),
     "blocking_wait": (CAUSES["blocking_wait"], {"TORCH_NCCL_BLOCKING_WAIT": "1"}),
+    "no_peers": (CAUSES["shm"], {"NCCL_P2P_LEVEL": "LOC"}),
+    "small_buffer": (CAUSES["one_channel"], {"NCCL_BUFFSIZE": "65536"}),
     "detail": (
         CAUSES["debug"], {"TORCH_DISTRIBUTED_DEBUG": "DETAIL", "TORCH_CPP_LOG_LEVEL": "ERROR"},
     ),
@@ -124,12 +142,22 @@ SETS = {
         "mixture": "none scalars:*:32 uneven:1:20 sleep_one:0:8 evaluation",
         "dlrm": "none more_work:1:16 sleep_middle:1:6 norms_one:0 checkpoint:1:3 one_channel",
     },
+    "s": {
+        "clip": "none sleep_backward:1:12 work_backward:0:24 prefetched ll",
+        "gan": "none sleep_after:0:10 uneven:1:25 fetched:*:48 pinned launch_blocking",
+        "distill": "none evaluation_one:1 sleep_one_layer:0:12 per_parameter average one_channel",
+        "diffusion": "none neighbour:1 pageable:0:36 garbage:0:60 long_sometimes blocking_wait",
+        "context": "none sleep_layers:0:2 slow_kernels:1:10 barriers norm_read no_peers",
+        "fsdp1": "none sleep_middle:1:15 uneven_some:0:60 norms_one:1 evaluation small_buffer",
+        "gru": "none sleep_one:1:4 norms_all logged busy_cores:0:2",
+    },
 }
 # Causes whose amount is fitted.
 SCALED = (
     "sleep_one", "sleep_all", "sleep_middle", "sleep_layers", "spin_one", "loader", "loader_some",
     "more_work", "slow_kernels", "pageable", "scalars", "uneven", "uneven_in_turns", "garbage",
-    "experts",
+    "experts", "sleep_one_layer", "sleep_backward", "sleep_after", "work_backward", "uneven_some",
+    "fetched",
 )  # fmt: skip
 
 
@@ -192,6 +220,11 @@ def local(tensor: Any) -> torch.Tensor:
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
+def gradients(parameters: list[nn.Parameter]) -> list[torch.Tensor]:
+    """The gradients that there are."""
+    return [p.grad for p in parameters if p.grad is not None]
+
+
 class Planted:
     """What a rank does in a step besides training, by the present case."""
 
@@ -201,7 +234,10 @@ class Planted:
         self.matrix = torch.randn(size, size, device=device, dtype=torch.bfloat16)
         self.single = self.matrix[: size // 2, : size // 2].float().contiguous()
         self.small = torch.zeros(1, device=device)
+        self.metrics = torch.zeros(16, device=device)
+        self.is_cuda = device.type == "cuda"
         self.pageable = torch.empty(0, dtype=torch.uint8)
+        self.average: list[torch.Tensor] = []
         self.garbage: list[Any] = []
         self.batches: Any = None
         self.cores = os.sched_getaffinity(0)
@@ -217,18 +253,25 @@ class Planted:
             os.kill(self.neighbour, signal.SIGSTOP)
         if self.is_on("busy_cores"):
             self._run_on(self.cores)
-        self.batches, self.garbage = None, []
+        self.batches, self.garbage, self.average = None, [], []
         self.case, self.step = case, 0
         torch.autograd.set_detect_anomaly(self.is_on("anomaly"))
         if self.is_on("garbage"):
             self.garbage = [{"k": [i]} for i in range(int(case.amount * 1000))]
-        if self.is_on("loader", "loader_some"):
+        if self.is_on("loader", "loader_some", "prefetched"):
             slow = Slow(case.amount, _EVERY if case.name == "loader_some" else 1)
             self.batches = iter(
                 torch.utils.data.DataLoader(slow, batch_size=None, num_workers=1, prefetch_factor=1)
             )
         if self.is_on("pageable"):
             self.pageable = torch.zeros(int(case.amount * 2**20), dtype=torch.uint8)
+        if self.is_on("pinned"):
+            self.pageable = torch.zeros(24 << 20, dtype=torch.uint8)
+            self.pageable = self.pageable.pin_memory() if self.is_cuda else self.pageable
+        if self.is_on("fetched"):
+            self.pageable = torch.zeros(
+                int(case.amount * 2**20), dtype=torch.uint8, device=self.device
+            )
         if self.is_on("busy_cores"):
             self._run_on(set(BUSY_CORES[-int(case.amount) :]))
         if self.is_on("neighbour"):
@@ -250,7 +293,9 @@ class Planted:
             return count + count // 2
         if self.is_on("long_sometimes"):
             return count + (count // 2 if self.now(_EVERY) else 0)
-        if self.is_on("long_sequences", "uneven"):
+        if self.is_on("long_sequences", "uneven") or (
+            self.is_on("uneven_some") and self.now(_EVERY)
+        ):
             return count + more
         if self.case.name == "uneven_in_turns":
             return count + more * (1 if (self.step + self.rank) % 2 else -1)
@@ -258,7 +303,11 @@ class Planted:
 
     def evaluates(self) -> bool:
         """Whether an evaluation follows this step."""
-        return self.is_on("evaluation") and self.now(_EVERY)
+        return self.is_on("evaluation", "evaluation_one") and self.now(_EVERY)
+
+    def reads_loss(self) -> bool:
+        """Whether the host reads the loss of this step."""
+        return self.is_on("clipped") or (self.is_on("logged") and self.now(_EVERY))
 
     def route(self, _module: object, _inputs: object, found: torch.Tensor) -> torch.Tensor | None:
         """Let a router prefer the experts of one rank."""
@@ -280,21 +329,38 @@ class Planted:
                 pass
         if self.is_on("garbage"):
             gc.collect()
-        if self.is_on("loader", "loader_some"):
+        if self.is_on("loader", "loader_some", "prefetched"):
             next(self.batches)
         if self.is_on("more_work", "slow_kernels"):
             factor = self.matrix if self.case.name == "more_work" else self.single
             for _ in range(int(self.case.amount)):
                 torch.mm(factor, factor)
-        if self.is_on("pageable"):
-            self.pageable.to(self.device)
+        if self.is_on("pageable", "pinned"):
+            self.pageable.to(self.device, non_blocking=self.case.name == "pinned")
 
-    def layer(self, *_: object) -> None:
+    def layer(self, _module: object, inputs: tuple[Any, ...]) -> None:
         """What comes before each layer."""
+        if self.is_on("item_layers"):
+            inputs[0].detach().mean().item()
+        if self.is_on("barriers"):
+            dist.barrier()
         if self.is_on("sleep_layers"):
             time.sleep(self.case.amount / 1e3)
-        if self.is_on("synced") and self.device.type == "cuda":
+        if self.is_on("synced") and self.is_cuda:
             torch.cuda.synchronize()
+
+    def one_layer(self, *_: object) -> None:
+        """What comes before one particular layer."""
+        if self.is_on("sleep_one_layer"):
+            time.sleep(self.case.amount / 1e3)
+
+    def backward(self, _gradient: torch.Tensor) -> None:
+        """What comes in the middle of the backward pass."""
+        if self.is_on("sleep_backward"):
+            time.sleep(self.case.amount / 1e3)
+        if self.is_on("work_backward"):
+            for _ in range(int(self.case.amount)):
+                torch.mm(self.matrix, self.matrix)
 
     def middle(self) -> None:
         """What comes between the forward and the backward pass."""
@@ -307,12 +373,9 @@ class Planted:
         """What comes after the backward pass, before the optimizer."""
 
         if self.is_on("norms_one", "norms_all"):
-            for gradient in [p.grad for p in parameters if p.grad is not None]:
+            for gradient in gradients(parameters):
                 local(gradient).float().norm().item()
-        if self.is_on("scalars"):
-            for _ in range(int(self.case.amount)):
-                dist.all_reduce(self.small)
-                self.small.item()
+        self._reduce(parameters)
         if self.is_on("clipped", "norm_read"):
             norm = nn.utils.clip_grad_norm_(parameters, 1.0)
             if self.is_on("norm_read"):
@@ -322,6 +385,29 @@ class Planted:
                 for parameter in parameters:
                     local(parameter.data).cpu()
             dist.barrier()
+
+    def _reduce(self, parameters: list[nn.Parameter]) -> None:
+        if self.is_on("scalars"):
+            for _ in range(int(self.case.amount)):
+                dist.all_reduce(self.small)
+                self.small.item()
+        if self.is_on("per_parameter"):
+            for gradient in gradients(parameters):
+                dist.all_reduce(gradient)
+
+    def after(self, parameters: list[nn.Parameter]) -> None:
+        """What comes between the optimizer and `zero_grad`."""
+        if self.is_on("sleep_after"):
+            time.sleep(self.case.amount / 1e3)
+        if self.is_on("fetched"):
+            self.pageable.cpu()
+        if self.is_on("metrics"):
+            dist.all_reduce(self.metrics)
+        if self.is_on("average"):
+            present = [p.detach() for p in parameters]
+            if not self.average:
+                self.average = [p.clone() for p in present]
+            torch._foreach_lerp_(self.average, present, 0.001)
 
 
 class Running:

@@ -92,7 +92,9 @@ def _longer(cause: Cause, shown: Evidence) -> str:
 
 
 def _setting(cause: Cause, shown: Evidence) -> str:
-    blocks = f"; kernels use {figure(shown.usual)} thread blocks" if shown.usual else ""
+    blocks = ""
+    if shown.usual:
+        blocks = f"; kernels use {figure(shown.usual)} thread block{'s' * (shown.usual != 1)}"
     name = f"{shown.name}={shown.detail}" if shown.name else "Few channels"
     return f"{name}{blocks}; collective transfers take {ms(shown.ms)} ms a step."
 
@@ -212,6 +214,8 @@ def remedy(cause: Cause) -> str:
         )
     if cause.evidence.kind == "nan_checks":
         return "Turn off torch.autograd.set_detect_anomaly and TORCH_DISTRIBUTED_DEBUG."
+    if cause.cause == "slow_setting" and not cause.evidence.name:
+        return "Unset what limits the channels, unless this machine needs it, and measure again."
     return _ADVICE[cause.cause]
 
 
