@@ -79,8 +79,8 @@ def _extra(cause: Cause, shown: Evidence) -> str:
     who = f"rank {cause.ranks[0]}" if cause.ranks else "one rank"
     return (
         f"In each step {who} runs {kernel(shown.name)} {figure(shown.count)} times, another rank "
-        f"{figure(shown.usual)} times. All extra kernels of {who} together add {ms(shown.ms)} ms "
-        "of kernel time a step."
+        f"{figure(shown.usual)} times. All extra kernels of {who} run {ms(shown.ms)} ms a step; "
+        "the saving is simulated and can differ."
     )
 
 
@@ -120,7 +120,7 @@ def _slow_calls(cause: Cause, shown: Evidence) -> str:
         f"{shown.name} ({figure(shown.count)} call{'s' * several} a step) reaches "
         f"{100 * shown.usual:.0f} % of the bandwidth reachable on this system. {who} take "
         f"{ms(shown.ms)} ms a step; the saving assumes that they then reach {100 * REACHED:.0f} to "
-        "100 %."
+        "100 % (some machines reach more)."
     )
 
 
