@@ -369,6 +369,11 @@ def _reading_traces(after_loss: int, after_check: int) -> list[TraceFile]:
             read(rank, after_loss)
             job.compute(rank, 4 * MS)
         job.collective((0, 1), 100 * US)
+    return _with_waits(job, waits)
+
+
+def _with_waits(job: Job, waits: list[list[tuple[int, int]]]) -> list[TraceFile]:
+    """Traces with launches of 4 us, and calls in which hosts wait, from when to when."""
     found = []
     for trace, waited in zip(job.traces(), waits, strict=True):
         launch = trace.columns.launch_ns
@@ -379,7 +384,8 @@ def _reading_traces(after_loss: int, after_check: int) -> list[TraceFile]:
         unknown = np.full(len(start), -1, dtype=np.int32)
         calls = HostCalls(
             kind[order].astype(np.int8), np.zeros(len(start), dtype=np.int32), start[order],
-            end[order], unknown, unknown, np.argsort(order)[: len(launch)].astype(np.int32),
+            end[order], np.where(kind[order] == Call.STREAM_SYNC, COMPUTE, -1).astype(np.int32),
+            unknown, np.argsort(order)[: len(launch)].astype(np.int32),
         )  # fmt: skip
         found.append(replace(trace, calls=calls))
     return found
@@ -395,6 +401,68 @@ def test_one_wait_a_step_is_usual_where_there_are_two() -> None:
     # A launch after the check takes 20 us, or 0.4 of it; its kernel, 4 us. 200 of them: 0.8 to 3.2
     # ms. With those after the loss 3.0 in the middle
     assert cause.cost.value == pytest.approx(2.0, abs=0.2)
+
+
+def _reads(
+    each: int, kernels: int, *, counts: bool = False, pageable: bool = False, after: int = 20
+) -> Diagnosis:
+    """So many reads a step, each behind so many kernels; together they last 30 ms.
+
+    after   launches of 20 us behind each read, for kernels of 2 us
+    counts  a kernel that counts elements stands before each read
+    """
+    job = Job(2, host_work=20 * US)
+    waits: list[list[tuple[int, int]]] = [[], []]
+    for _ in range(STEPS):
+        for rank in range(2):
+            for _ in range(each):
+                for _ in range(kernels):
+                    job.compute(rank, 30 * MS // (each * kernels))
+                job.compute(rank, 2 * US)
+                job.rows[rank][-1].name = 3 if counts else 0
+                job.compute(rank, 2 * US)
+                copy = job.rows[rank][-1]
+                copy.kind, copy.name = Kind.COPY, 4 if pageable else 2
+                waits[rank].append((copy.launch + 5 * US, copy.end + 4 * US))
+                job.host[rank] = copy.end + 4 * US
+                for _ in range(after):
+                    job.compute(rank, 2 * US)
+        job.collective((0, 1), 100 * US)
+    count = "void at_cuda_detail::cub::DeviceReduceSingleTileKernel<NonZeroOp<bool>>"
+    names = ("gemm", "ncclDevKernel", "Memcpy", count, "Memcpy DtoH (Device -> Pageable)")
+    traces = [replace(trace, names=names) for trace in _with_waits(job, waits)]
+    found, _ = diagnose(analyse(traces), Facts(), steps=STEPS)
+    return found
+
+
+def test_a_few_reads_a_step_are_usual() -> None:
+    # of the loss, the norm of the gradients, and what a GradScaler found: at most likely
+    assert not [c for c in _reads(3, 40).causes if c.certain]
+    # The next tokens depend on what is read; between two reads stands a pass of the model.
+    assert not [c for c in _reads(20, 40).causes if c.certain]
+    (cause,) = _reads(20, 2, after=0).causes
+    assert (cause.cause, cause.ranks, cause.certain) == ("blocking_sync", (), True)
+
+
+def test_hosts_that_count_elements_have_to_read_how_many() -> None:
+    assert _reads(20, 4, counts=True).causes == ()
+
+
+def test_a_read_of_one_value_is_no_slow_transfer() -> None:
+    assert _reads(1, 40, pageable=True, after=600).causes == ()
+
+
+def test_large_calls_between_small_ones_are_none_of_them() -> None:
+    """Ten calls of 10 us end a step, with one of 1 ms behind each, as ZeRO sends parameters."""
+    job = Job(2, host_work=20 * US)
+    for _ in range(STEPS):
+        for rank in range(2):
+            for _ in range(60):
+                job.compute(rank, 50 * US)
+        for _ in range(10):
+            job.collective((0, 1), 10 * US, count=64)
+            job.collective((0, 1), 1 * MS)
+    assert _diagnosis(job).causes == ()
 
 
 def _host_bound(pause_ns: int) -> Job:
@@ -727,3 +795,37 @@ def test_explain_names_the_cause_that_one_run_has(tmp_path: Path) -> None:
     assert [(c["run"], c["both"]) for c in body["causes"]] == [("tp-more_work.1", False)]
     more = [k for k in body["kernels"] if k["rank"] == 1 and k["second"] - k["first"] > 20]
     assert len(more) == 1
+
+
+def _pipeline(*, head: int, norms: int) -> Diagnosis:
+    """Two stages, eight microbatches; the second one has kernels of the loss, too.
+
+    norms  AllReduces of 10 us at the end of a step, as of the norm of the gradients
+    """
+    job = Job(2, host_work=5 * US)
+    for _ in range(STEPS):
+        for backward in (False, True):
+            for _ in range(8):
+                for stage in (1, 0) if backward else (0, 1):
+                    for _ in range(6):
+                        job.compute(stage, 100 * US)
+                        job.rows[stage][-1].name = 3 + backward
+                    for _ in range(head if stage else 0):
+                        job.compute(stage, 60 * US)
+                        job.rows[stage][-1].name = 2
+                    if stage == backward:
+                        job.collective((0, 1), 20 * US, op=Op.SEND_RECV)
+        for _ in range(norms):
+            job.collective((0, 1), 10 * US, count=1)
+        for stage in range(2):
+            job.compute(stage, 100 * US)
+            job.rows[stage][-1].name = 0
+    names = ("adam", "ncclDevKernel", "cross_entropy", "forward", "backward")
+    traces = [replace(trace, names=names) for trace in job.traces()]
+    found, _ = diagnose(analyse(traces), Facts(), steps=STEPS)
+    return found
+
+
+@pytest.mark.parametrize("norms", [0, 2])
+def test_stages_of_a_pipeline_are_not_compared(norms: int) -> None:
+    assert _pipeline(head=2, norms=norms).causes == ()

@@ -206,7 +206,7 @@ def pipeline_bubble(job: Job) -> Iterator[Candidate]:
     p = len(job.traces)
     if p < 2 or not stages(job):
         return
-    inside = (job.rows.entry >= 0) & (job.step_of_row >= 0)
+    inside = job.point_to_point & (job.step_of_row >= 0)
     of_rank = np.bincount(job.rows.trace[inside], minlength=len(job.rows.ranks))
     # A stage that sends and receives at once makes one call more than there are microbatches.
     m = float(of_rank[job.traces].min()) / job.count - 1

@@ -149,7 +149,7 @@ def _cost(
     # Whether it is at the cap the trace does not show: anything from nothing to `clock`.
     low, high = min(cost.all) - cost.clock / 2, max(cost.all) - cost.clock / 2
     sure = recurs and low - noise > max(least, scatter)
-    if not sure and (gone is not NOTHING or not recurs):
+    if not sure and (gone is not NOTHING or not recurs or candidate.surely):
         return None
     if not sure and not _may_stand_out(job, player, candidate, cost, least, step):
         return None

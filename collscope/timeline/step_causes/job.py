@@ -463,6 +463,13 @@ class Job:
         return found
 
     @cached_property
+    def point_to_point(self) -> Bools:
+        """(rows,) exchanges between two ranks, as between stages of a pipeline."""
+        ops = [e.op.point_to_point or e.op is Op.SEND_RECV for e in self.rows.entries]
+        found: Bools = np.array([*ops, False])[self.rows.entry]
+        return found
+
+    @cached_property
     def compute(self) -> Bools:
         """(rows,) kernels that are no collective."""
         found: Bools = (self.rows.kind == Kind.KERNEL) & (self.rows.entry < 0)

@@ -69,6 +69,7 @@ class Candidate(msgspec.Struct, frozen=True):
     # two starts differ by.
     exact: bool = False
     direct: bool = False  # a source names it: it stands out where any reading shows it
+    surely: bool = False  # healthy jobs have it, too: it stands out by every reading, or not at all
     between_gpus: float = 0.0  # of the step: ranks may differ by so much for no cause
     at_power_cap: bool = False  # without it the GPU computes more of the time: its clock may fall
     recorded: bool = False  # of the host: it stands out as recorded, or not at all

@@ -14,6 +14,7 @@ from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Candidate, Change, Evidence
 from collscope.timeline.step_causes.tolerances import (
     AWAKE_NS,
+    LATENCY_NS,
     MAX_ROWS_BETWEEN,
     MIN_ALIKE_COPIES,
     MIN_BY_CHANCE,
@@ -30,6 +31,9 @@ Ints = npt.NDArray[np.int64]
 
 
 _TYPES = re.compile(r"c10::\w+|float|double|<\d+")
+# at_cuda_detail::cub::...::DeviceReduceSingleTileKernel, DeviceSelect, unique_by_key: what PyTorch
+# counts elements with before it allocates memory for them. Sums of values are reduce_kernel<...>
+_COUNTS = re.compile(r"\b(hip)?cub::|\brocprim::")
 
 
 def sync_nodes(job: Job, trace: int | None = None) -> Ints:
@@ -65,7 +69,11 @@ def _inside(job: Job, nodes: Ints) -> Ints:
 
 
 def _avoidable(job: Job, trace: int) -> Ints:
-    """Waits of a host but for those right before an exchange: it reads how much it has to send."""
+    """Waits of a host but for those in which it reads how much there is of something.
+
+    Right before an exchange it reads how much it has to send; behind a kernel that counts elements,
+    how much memory they need.
+    """
     nodes = sync_nodes(job, trace)
     order = job.launched(trace)
     if not len(nodes) or not len(order):
@@ -74,7 +82,11 @@ def _avoidable(job: Job, trace: int) -> Ints:
     shift = int(job.graph.time[job.graph.start_node[order[0]] - FIRST] - job.rows.start[order[0]])
     first = np.searchsorted(job.rows.launch[order], job.graph.time[nodes] - shift)
     last = np.minimum(first + MAX_ROWS_BETWEEN, len(order))
-    found: Ints = nodes[exchange[last] == exchange[first]]
+    counted = np.array([bool(_COUNTS.search(name)) for name in job.rows.names] + [False])
+    behind = np.zeros(len(job.rows) + 1, dtype=bool)  # the last one: no row
+    behind[order[1:]] = counted[job.rows.name[order[:-1]]] & (job.rows.kind[order[1:]] == Kind.COPY)
+    counts = behind[job.graph.lasted[1:, nodes]].any(axis=0)
+    found: Ints = nodes[(exchange[last] == exchange[first]) & ~counts]
     return found
 
 
@@ -113,6 +125,7 @@ def _blocking(
     duration, host = np.ones(len(job.rows)), np.zeros(len(job.rows))
     chosen = traces or tuple(job.traces)
     checked = []
+    passes = {t: _reads_of_passes(job, t, per_rank[t]) for t in chosen}
     for trace in chosen:
         nodes = _avoidable(job, trace)
         read = _what_is_read(job, trace, nodes)
@@ -120,6 +133,8 @@ def _blocking(
         if usual and not checked[-1]:
             nodes = np.setdiff1d(nodes, _longest_of_steps(job, trace, nodes))
             read = _what_is_read(job, trace, nodes)
+        if passes[trace] and not checked[-1]:
+            read = read[:0]
         waits[nodes] = True
         duration[read], host[read] = 0.0, job.interval[read]
     count = sum(len(per_rank[t]) for t in chosen) / len(chosen) / max(1, job.count)
@@ -127,6 +142,8 @@ def _blocking(
     for t in chosen:
         names += [job.call_kind(*job.sync_call[n]).name for n in per_rank[t].tolist()]
     name = max(set(names), key=names.count)
+    # A few reads a step are usual: of the loss, the norm of the gradients, a check of their scale.
+    avoidable = count >= MIN_SMALL_CALLS and not all(passes.values())
     if all(checked):
         # Forward, such a job also writes down the Python stack of every operation: without that a
         # host needs a usual interval for a launch, or a few.
@@ -145,8 +162,20 @@ def _blocking(
         "blocking_sync", tuple(job.rows.ranks[t] for t in traces), "calls",
         Evidence("blocking_calls", name=name, count=count, usual=float(usual)),
         changes=(Change(waits=waits, duration=duration, host_ns=host),),
-        counted=count >= MIN_SMALL_CALLS,
+        counted=count >= MIN_SMALL_CALLS, certain=avoidable, surely=not avoidable,
     )  # fmt: skip
+
+
+def _reads_of_passes(job: Job, trace: int, nodes: Ints) -> bool:
+    """Whether most waits are reads with many launches between them: a value of each pass of a
+    model, which may decide what comes next, as the end of a text."""
+    copies = [
+        r for n in nodes.tolist() for r in job.graph.lasted[1:, n].tolist()
+        if r >= 0 and job.rows.kind[r] == Kind.COPY
+    ]  # fmt: skip
+    place = np.flatnonzero(np.isin(job.launched(trace), copies))
+    far = np.count_nonzero(np.diff(place) > MIN_SMALL_CALLS)
+    return bool(2 * far > len(nodes))
 
 
 def _checks_for_nan(job: Job, read: Ints) -> bool:
@@ -225,8 +254,9 @@ def small_calls(job: Job) -> Iterator[Candidate]:
         if not len(at):
             return
         # Between the calls of a burst are copies of results alone. Kernels may need one call's
-        # result for the next, as the layers of a model do.
-        kernels = np.cumsum(job.compute[order])[at]
+        # result for the next, as the layers of a model do; a large call is no part of one call.
+        large = (rows.entry[order] >= 0) & ~of_row[order]
+        kernels = np.cumsum(job.compute[order] | large)[at]
         cuts = np.flatnonzero((np.diff(kernels) > 0) | (np.diff(at) > MAX_ROWS_BETWEEN)) + 1
         for burst in np.split(at, cuts):
             if len(burst) < MIN_SMALL_CALLS:
@@ -267,10 +297,14 @@ def small_calls(job: Job) -> Iterator[Candidate]:
 
 
 def slow_copies(job: Job) -> Iterator[Candidate]:
-    """Copies between host and GPU from memory that is not pinned, which its host waits for."""
+    """Copies between host and GPU from memory that is not pinned, which its host waits for.
+
+    Not those so short that a host reads a value with them, or sends one: it waits for the value.
+    """
     names = job.rows.names
     slow = np.array(["pageable" in n.lower() for n in names] + [False])
     rows = (job.rows.kind == Kind.COPY) & slow[job.rows.name]
+    rows &= job.rows.end - job.rows.start > LATENCY_NS
     inside = rows & (job.step_of_row >= 0)
     if not inside.any():
         return
