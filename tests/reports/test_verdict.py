@@ -132,7 +132,7 @@ def test_the_first_line_names_the_largest_part_of_the_critical_path() -> None:
         "NOTHING STANDS OUT  60 ms a step as recorded; 71 % of its critical path is host work."
     )
     # 60 ms recorded, 40 without the profiler
-    assert "33 % of it is the profiler" in str(blocks[1])
+    assert "makes up 33 % of that step, so without it" in str(blocks[1])
     unknown = replace(step, bound=None, bound_percent=None)
     assert "what bounds it is not known" in str(
         section(entries(Answer(unknown)), unknown).blocks[0]

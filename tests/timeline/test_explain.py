@@ -265,6 +265,16 @@ def test_the_self_check_prints_the_larger_difference() -> None:
     assert f"'a' and 'b' come within {max(misses):.2f} ms of the other" in text(*runs)
 
 
+def test_slowdown_by_collectives_is_in_one_row() -> None:
+    """Where no compute overlaps a collective, the legend and the basis put it into one row."""
+    told = text(job(), job(transfer=160))
+    assert "Neither run shows how much a collective slows down compute" in told
+    assert "that all ranks share, with slowdown by collectives. collectives: transfers without" in (
+        told
+    )
+    assert "how much they slow down compute" not in told
+
+
 def test_steps_without_the_profiler_are_a_range() -> None:
     """Host 0.4 to 0.95 of 1200 us a step, 0.7 to 1.3 of that in another start; the GPU needs 408.
 
@@ -455,3 +465,5 @@ def test_a_late_host_has_advice_and_may_be_in_the_row_of_the_profiler(tmp_path: 
     (value, low) = re.findall(r"profiler overhead \+([\d.]+) \+([\d.]+) ", text)[0]
     assert float(value) > float(low) == 0
     assert f"If the overhead is less than {value} ms, other parts" in text
+    assert "that all ranks share, without slowdown by collectives." in text
+    assert "transfers without waiting, and how much they slow down compute." in text

@@ -177,15 +177,17 @@ def _meanings(explanation: Explained) -> Iterator[str]:
     yield from _profiler_or_host(explanation)
     yield (
         f"ms a step: how much longer (+) or shorter (-) a step of '{one.run}' becomes with that"
-        f" part of '{other.run}'. The parts and 'unexplained' add up to the difference. low to"
-        " high: estimated range (docs/compare-and-check.md)."
+        f" part of '{other.run}'. The rows above 'difference' add up to it. low to high:"
+        " estimated range (docs/compare-and-check.md)."
     )
+    unknown = _slowdown_unknown(explanation)
     yield "host speed, all ranks: changes of host work between launches that all ranks share."
     yield (
-        "compute kernels, all ranks: changes of kernel times that all ranks share"
-        + ("." if _slowdown_unknown(explanation) else ", without slowdown by collectives.")
+        "compute kernels, all ranks: changes of kernel times that all ranks share,"
+        f" {'with' if unknown else 'without'} slowdown by collectives."
     )
-    yield "collectives: transfers without waiting, and how much they slow down compute."
+    slowdown = "" if unknown else ", and how much they slow down compute"
+    yield f"collectives: transfers without waiting{slowdown}."
     yield (
         "differences between ranks: host work and kernels that changed on some ranks more than on"
         " others, with the waiting for these ranks."
@@ -210,7 +212,9 @@ def _meanings(explanation: Explained) -> Iterator[str]:
 def _kernels_note(explanation: Explained) -> str:
     if _slowdown_unknown(explanation):
         return _OF_A_STEP
-    return f"{_OF_A_STEP} It includes slowdown by collectives; the row 'compute kernels' does not."
+    return (
+        f"{_OF_A_STEP} This includes slowdown by collectives; the row 'compute kernels' does not."
+    )
 
 
 def _slowdown_unknown(explanation: Explained) -> bool:
