@@ -284,6 +284,20 @@ def on_hosts(steps: UnprofiledSteps, needed: float = 0.0) -> UnprofiledSteps:
     )
 
 
+def test_a_step_that_is_slower_needs_more_than_95_percent_to_fail() -> None:
+    """Hosts of two starts differ by 30 %: 1.05 to 2.1 times the time at 95 %, more at 99.9 %."""
+    found = check_traced(bound_by_hosts("base"), bound_by_hosts("slow", 1.5))
+    assert found.verdict is Verdict.NO_VERDICT
+    assert found.step is not None
+    assert found.step.low is not None
+    assert found.step.low > 1.02
+    told = words_of(render_check(found, "text"))
+    assert (
+        "No verdict: the step is slower, but a slowdown of more than 2 % is less than 99.9 %"
+        " certain." in told
+    )
+
+
 def bound_by_hosts(name: str, factor: float = 1.0, needed: float = 0.0) -> SampledRun:
     run = steady(name, factor=factor)
     assert run.unprofiled is not None

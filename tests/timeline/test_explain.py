@@ -451,6 +451,19 @@ def test_the_collectives_part_holds_the_truth(recorded_jobs: Path, tmp_path: Pat
     assert part["low_ns"] <= 22.7e6 <= part["high_ns"]
 
 
+def test_few_channels_have_advice_without_a_setting(tmp_path: Path) -> None:
+    """NCCL_MAX_CTAS=1 is in no trace: one thread block is."""
+    jobs = SHARED / "recordings" / "h200x2-causes"
+    if not jobs.is_dir():
+        pytest.skip("no recordings/h200x2-causes folder")
+    db = tmp_path / "t.db"
+    for run in ("base", "ctas1"):
+        assert collscope("ingest", "trace", jobs / run, "--run", run, "--db", db).code == 0
+    text = " ".join(collscope("compare", "base", "ctas1", "--explain", "--db", db).out.split())
+    assert "Few channels; kernels use 1 thread block; collective transfers take" in text
+    assert "Unset what limits the channels, unless this machine needs it" in text
+
+
 def test_a_late_host_has_advice_and_may_be_in_the_row_of_the_profiler(tmp_path: Path) -> None:
     """The loader of rank 1 sleeps 25 ms a step; the profiler may account for none of it."""
     jobs = SHARED / "recordings" / "h200x2-causes"

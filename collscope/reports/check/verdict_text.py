@@ -24,11 +24,12 @@ from collscope.reports.rendering.class_words import class_phrase
 from collscope.reports.rendering.step_words import measure_steps
 from collscope.reports.tolerances import WIDEST_PERCENT
 from collscope.stats import ENOUGH_ROUNDS, Effect
-from collscope.timeline.tolerances import HOST_STARTS, STARTS
+from collscope.timeline.tolerances import HOST_STARTS, STARTS, SURE
 from collscope.units import count, count_of, figure
 
 _TOTAL = "All compared classes together, weighted by their time,"
 _NAMED = 3  # classes that a sentence names
+_SURE = f"{50 * (1 + SURE):g} %"  # on one side
 _FIRST_STEPS = 10  # of a recording whose noise is not known yet
 
 
@@ -170,13 +171,13 @@ def _on_step(  # noqa: PLR0911 - one for each outcome
     if step.doubt is not None:
         doubt = f"may be up to {100 * (step.high - 1):.0f} % slower"
         if step.low > 1 + step.threshold:
-            doubt = "is slower, but not surely enough to fail"
+            doubt = f"is slower, but a slowdown of more than {percent} is less than {_SURE} certain"
         if not remedy:
             return [f"{known} It {doubt}."]
         reason, todo = _step_remedy(step, few)
         return [known, f"No verdict: the step {doubt}. {reason}", *filter(None, (todo,))]
     if not step.low <= 1 <= step.high:
-        return [f"{known} A change of more than {percent} is not certain."]
+        return [f"{known} A change of more than {percent} is less than {_SURE} certain."]
     return [f"The step did not change beyond the noise. {known}"]
 
 
