@@ -177,13 +177,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         # Next to classes with a time, one without adds nothing.
         timed = [row for row in shown if row.measured_ns is not None] or shown
         yield from _classes(timed, judged_run)
-        if len(shown) > len(timed):
-            untimed = count(len(shown) - len(timed), "more class", "more classes")
-            have, they = ("has", "it is") if untimed.startswith("1 ") else ("have", "they are")
-            yield (
-                f"{untimed} {have} no time, because {they} not in the traces. collscope replay can "
-                f"measure {'it' if they == 'it is' else 'them'}."
-            )
+        yield from _untimed(len(shown) - len(timed))
         if not report.classes and judged_run.classes_total > len(judged_run.classes):
             more = count(
                 judged_run.classes_total - len(judged_run.classes),
@@ -223,6 +217,16 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         for note in judged_run.notes
         if note.code != "no_ceiling" or note.values["why"] not in stated
     )
+
+
+def _untimed(classes: int) -> Iterable[str]:
+    """That some classes are not in the table, which has those with a time."""
+    if classes:
+        have, they, them = ("has", "it is", "it") if classes == 1 else ("have", "they are", "them")
+        yield (
+            f"{count(classes, 'more class', 'more classes')} {have} no time, because {they} "
+            f"neither in traces nor measured. collscope replay can measure {them}."
+        )
 
 
 _CLASS_COLUMNS = [
@@ -438,7 +442,7 @@ def largest_message(kernel: ProfileKernel) -> str:
             f"RCCL's stock MSCCL algorithms use it for at most {size} (if no other algorithm files "
             "are used)"
         )
-    return f"its largest message has the {size} of class {kernel.served_class}"
+    return f"its largest message is of {size}, as in class {kernel.served_class}"
 
 
 def _kernel_table(rows: Sequence[ProfileKernel]) -> Table:

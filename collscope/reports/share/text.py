@@ -24,7 +24,7 @@ from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import count
 
 _NAMES = "Algorithm and protocol in a kernel's name are only a hint: one kernel serves several."
-_CHOICE = " The section Classes has the choice, from the TUNING lines of the logs."
+_CHOICE = " The section Classes has the choice (column algorithm)."
 MOST_PROFILES = 4  # profiles named in the first lines
 
 
