@@ -114,6 +114,72 @@ def test_extra_kernels_of_every_step_stand_out_above_a_hundredth_of_it() -> None
     assert _diagnosis(_job(extra=1, extra_ns=25 * US)).causes == ()
 
 
+def _in_some(
+    *steps: int, extra: int = 0, longer: float = 1.0, step_ns: float | None = None
+) -> Diagnosis:
+    """Equal layers on two ranks, and an optimizer; rank 1 has more to do in some of six steps.
+
+    extra   more kernels of 200 us in them, in the middle
+    longer  factor of every kernel in them
+    """
+    job = Job(2, host_work=20 * US)
+    for step in range(6):
+        for rank in range(2):
+            more = rank == 1 and step in steps
+            for layer in range(LAYERS):
+                for _ in range(extra if more and layer == 10 else 0):
+                    job.compute(rank, 200 * US)
+                    job.rows[rank][-1].name = 2
+                job.compute(rank, round((150 + 5 * (layer % 4)) * US * (longer if more else 1)))
+        job.collective((0, 1), 100 * US)
+        for rank in range(2):
+            job.compute(rank, 50 * US)
+            job.rows[rank][-1].name = 3
+    names = ("gemm", "ncclDevKernel", "evaluate", "multi_tensor_apply_kernel<AdamFunctor>")
+    traces = [replace(trace, names=names) for trace in job.traces()]
+    found, _ = diagnose(analyse(traces), Facts(), step_ns=step_ns)
+    return found
+
+
+IN_SOME_MS = LAYERS * 0.1595 + 0.102 + 0.052  # a step without more
+
+
+def test_kernels_that_one_rank_has_in_one_step_cost_their_part_of_all_steps() -> None:
+    """2 ms more in one of five whole steps."""
+    (cause,) = _in_some(2, extra=10).causes
+    assert (cause.cause, cause.ranks, cause.certain) == ("periodic", (1,), False)
+    assert (cause.evidence.kind, cause.evidence.detail) == ("extra_kernels", "1 of 5")
+    assert cause.evidence.count == 10
+    each = 10 * 0.202
+    assert cause.cost.low <= each / 10  # in one of ten steps
+    assert each / 5 <= cause.cost.high <= each / 3
+    # The mean step shows that every fourth has it.
+    (given,) = _in_some(2, extra=10, step_ns=(IN_SOME_MS + each / 4) * MS).causes
+    assert given.cost.low <= each / 4 <= given.cost.high
+    assert given.cost.high - given.cost.low < cause.cost.high - cause.cost.low
+
+
+def test_kernels_that_one_rank_has_in_every_second_step_cost_the_half() -> None:
+    (cause,) = _in_some(1, 3, extra=10).causes
+    assert (cause.cause, cause.ranks) == ("periodic", (1,))
+    assert cause.cost.value == pytest.approx(10 * 0.202 / 2, rel=0.1)
+
+
+def test_work_that_one_rank_has_more_of_in_one_step_is_uneven() -> None:
+    """Kernels of 150 to 165 us last 1.8 times as long in one of five steps."""
+    (cause,) = _in_some(3, longer=1.8).causes
+    assert (cause.cause, cause.ranks, cause.certain) == ("uneven_work", (1,), False)
+    assert cause.evidence.detail == "1 of 5"
+    each = 0.8 * LAYERS * 0.1575
+    assert cause.cost.low <= each / 10
+    assert each / 5 <= cause.cost.high <= each / 3
+
+
+def test_kernels_that_last_longer_by_little_in_one_step_are_no_cause() -> None:
+    assert _in_some(3, longer=1.05).causes == ()
+    assert _in_some().causes == ()
+
+
 def _interrupted(*, moving: bool) -> Diagnosis:
     """Two ranks, of which rank 1's GPU runs nothing for 0.4 ms in three places of a step."""
     job = Job(2, host_work=20 * US)
@@ -305,16 +371,19 @@ def test_one_long_step_is_a_cause_if_something_is_done_in_it(
                 job.compute(rank, 150 * US * (factor if mine else 1))
         job.collective((0, 1), 100 * US)
     found = _diagnosis(job)
-    assert [c.cause for c in found.causes] == ["periodic"] * named
+    assert [(c.cause, c.ranks) for c in found.causes] == [("periodic", (0,))] * named
 
 
-def _blocking_traces(kernels: int = 40) -> list[TraceFile]:
-    """Each launch returns 4 us after its kernel of 100 us; then 20 us of the host's own work."""
+def _blocking_traces(kernels: int = 40, slower_ns: int = 0) -> list[TraceFile]:
+    """Each launch returns 4 us after its kernel of 100 us; then 20 us of the host's own work.
+
+    slower_ns  more of the host's own work in every second step
+    """
     job, ends = Job(2), [[0], [0]]
-    for _ in range(STEPS):
+    for step in range(STEPS):
         for rank in range(2):
             for _ in range(kernels):
-                launch = ends[rank][-1] + 20 * US
+                launch = ends[rank][-1] + 20 * US + slower_ns * (step % 2)
                 end = launch + 106 * US
                 job.rows[rank].append(Row(Kind.KERNEL, 0, COMPUTE, end - 100 * US, end, launch))
                 ends[rank].append(end + 4 * US)
@@ -341,6 +410,14 @@ def test_what_a_host_waits_in_a_launch_is_no_cost_of_the_profiler() -> None:
     # With 0.6 to 1.0 of the host's own 20 us a launch takes 122 to 130 us, and 102 if it returns.
     assert cause.cost.low <= 40 * 0.020
     assert cause.cost.high >= 40 * 0.028
+
+
+def test_launches_that_block_are_named_though_hosts_are_slow_in_some_steps() -> None:
+    """A launch takes 130 us in every second step, and 190 in the others."""
+    found, _ = diagnose(analyse(_blocking_traces(slower_ns=60 * US)), Facts(), steps=STEPS)
+    (cause,) = found.causes
+    assert (cause.cause, cause.ranks) == ("blocking_sync", ())
+    assert cause.cost.low <= 40 * 0.028 <= cause.cost.high
 
 
 def _reading_traces(after_loss: int, after_check: int) -> list[TraceFile]:

@@ -85,9 +85,11 @@ def _extra(cause: Cause, shown: Evidence) -> str:
 
 
 def _longer(cause: Cause, shown: Evidence) -> str:
+    steps = f"In {shown.detail} steps " if shown.detail else ""
     return (
-        f"{kernel(shown.name)} takes {figure(shown.usual)} times as long as on another rank; "
-        f"the same kernels take {ms(shown.ms)} ms more a step."
+        f"{steps}{kernel(shown.name)} takes {figure(shown.usual)} times as long as on another "
+        f"rank; the same kernels take {ms(shown.ms)} ms more "
+        f"{'in such a step' if shown.detail else 'a step'}."
     )
 
 

@@ -18,7 +18,7 @@ from collscope.timeline.step_causes.collectives import Facts, pipeline_bubble, s
 from collscope.timeline.step_causes.hosts import common_stalls, late_hosts, unused_parameters
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.marks import marks_of
-from collscope.timeline.step_causes.periodic import long_steps
+from collscope.timeline.step_causes.periodic import long_steps, recurrence
 from collscope.timeline.step_causes.records import (
     Candidate,
     Cause,
@@ -67,44 +67,55 @@ def diagnose(
     if not recorded.step_ns or recorded.steps.source == "window" or not recorded.steps.count.max():
         return Diagnosis((), None, None, 0, step_ns is None), recorded
     job = Job(recorded, timeline.host, step_ns)
+    candidates = list(_candidates(job, facts))
+    in_all = [c for c in candidates if not c.some]
     # A mean of many steps holds long ones, too: it is not that of the usual steps.
-    player = Player(job, None if job.long.any() else step_ns)
-    found: list[Cause] = []
+    player = Player(job, None if job.long.any() or len(in_all) < len(candidates) else step_ns)
+    found = _search(job, player, candidates, step_ns)
+    if len(in_all) < len(candidates) and not any(c.some for _, c in found):
+        player = Player(job, None if job.long.any() else step_ns)
+        found = _search(job, player, in_all, step_ns)
+    marks = [marks_of(job, c.changes[0]) if c.changes else () for _, c in found]
+    causes = [cause for cause, _ in found]
     long = long_steps(job, step_ns, player.usual_steps)
-    marks: list[tuple[CauseSpan, ...]] = []
     if long is not None:
-        found.append(long)
-        marks.append(())
-    gone = NOTHING
-    left = list(_candidates(job, facts))
+        causes, marks = [long, *causes], [(), *marks]
+    lengths = [float(player.base(k).mean()) for k in range(len(player.readings))]
+    ends = min(lengths), max(lengths)
+    diagnosis = Diagnosis(
+        tuple(causes[:MOST_CAUSES]), recorded.step_ns, ends, job.count, step_ns is None,
+        tuple(marks[:MOST_CAUSES]),
+    )  # fmt: skip
+    return diagnosis, recorded
+
+
+def _search(
+    job: Job, player: Player, candidates: list[Candidate], step_ns: float | None
+) -> list[tuple[Cause, Candidate]]:
+    """Those that stand out, the dearest first, each beside those before it."""
+    found: list[tuple[Cause, Candidate]] = []
+    gone, left = NOTHING, candidates
     while left and len(found) < MOST_CAUSES:
         bases = [
             player.base(k) if gone is NOTHING else player.left(gone, k)
             for k in range(len(player.readings))
         ]
-        costs = [(c, _cost(job, player, c, gone, bases)) for c in left]
+        costs = [(c, _cost(job, player, c, gone, bases, step_ns)) for c in left]
         standing = [(c, cost) for c, cost in costs if cost is not None]
         if not standing:
             break
         candidate, (cost, certain, shown) = max(standing, key=lambda pair: pair[1][0].value)
-        found.append(
-            Cause(
-                candidate.cause, candidate.certain and certain and job.count > 1 and job.whole_job,
-                candidate.ranks, candidate.where,
-                cost, candidate.evidence, within_starts=shown,
-            )
+        cause = Cause(
+            candidate.cause, candidate.certain and certain and job.count > 1 and job.whole_job,
+            candidate.ranks, candidate.where,
+            cost, candidate.evidence, within_starts=shown,
         )  # fmt: skip
-        marks.append(marks_of(job, candidate.changes[0]) if candidate.changes else ())
+        found.append((cause, candidate))
         left = [c for c in left if c is not candidate]
         if not candidate.changes:
             break
         gone = both(gone, candidate.changes[0])
-    lengths = [float(player.base(k).mean()) for k in range(len(player.readings))]
-    ends = min(lengths), max(lengths)
-    diagnosis = Diagnosis(
-        tuple(found), recorded.step_ns, ends, job.count, step_ns is None, tuple(marks)
-    )
-    return diagnosis, recorded
+    return found
 
 
 def _candidates(job: Job, facts: Facts) -> Iterator[Candidate]:
@@ -118,7 +129,12 @@ def _candidates(job: Job, facts: Facts) -> Iterator[Candidate]:
 
 
 def _cost(
-    job: Job, player: Player, candidate: Candidate, gone: Change, bases: list[Floats]
+    job: Job,
+    player: Player,
+    candidate: Candidate,
+    gone: Change,
+    bases: list[Floats],
+    step_ns: float | None,
 ) -> tuple[Cost, bool, bool] | None:
     """What a cause costs beside those that are gone already; None where it does not stand out.
 
@@ -126,10 +142,12 @@ def _cost(
     each. Where one of them hides it, it may stand out as recorded, if it is a host's, and else
     where the hosts are as fast as they may be.
 
-    bases  steps without those that are gone, by each reading, ns
+    bases    steps without those that are gone, by each reading, ns
+    step_ns  mean step without the profiler, where it was measured
     """
     step = float(np.median([player.base(k)[job.used].mean() for k in range(len(player.readings))]))
-    noise = hypot(_error(job, player.scatter), STARTS * step)
+    # The recorded steps that lack it differ from those that have it by that.
+    noise = hypot(_error(job, 0.0 if candidate.some else player.scatter), STARTS * step)
     least = max(MIN_CAUSE_COST, candidate.between_gpus) * step
     if not (candidate.recorded or candidate.counted or candidate.exact):
         least = max(least, player.scatter)
@@ -166,7 +184,50 @@ def _cost(
     least = min(value - hypot(value - low, noise), min(cost.all) - cost.clock)
     most = max(value + hypot(high - value, noise), *cost.all)
     shown = min(cost.all) > MIN_CAUSE_COST * step
+    if candidate.some:
+        given = step_ns if gone is NOTHING else None
+        value, least, most = _of_all_steps(job, candidate, cost, (value, least, most), given)
+        sure &= len(candidate.some) >= MIN_RECURRENCES
     return Cost(value / 1e6, max(0.0, least) / 1e6, most / 1e6), sure, shown
+
+
+def _of_all_steps(
+    job: Job,
+    candidate: Candidate,
+    cost: _Saved,
+    saved: tuple[float, float, float],
+    given: float | None,
+) -> tuple[float, float, float]:
+    """What the mean of all steps is shorter by without what some recorded ones have; ns.
+
+    saved  of the mean recorded step: the likely value, least and most
+    given  mean of all steps, where it was measured; it replaces what is assumed of their part
+    """
+    each = job.count / len(candidate.some)
+    value, least, most = (each * ns for ns in saved)
+    part, low, high = recurrence(np.array(candidate.some), job.count)
+    mean = value * part
+    ends = (
+        mean - hypot(value * (part - low), part * (value - least)),
+        mean + hypot(value * (high - part), part * (most - value)),
+    )
+    if given is None:
+        return mean, *ends
+    # Readings of the hosts by which the given step has a part of them that the recorded ones allow.
+    likely = [
+        given - left
+        for saved, left in cost.left
+        if low * each * saved <= given - left <= high * each * saved
+    ] or [given - left for _, left in cost.left]
+    known = (min(likely) + max(likely)) / 2
+    noise = _BETWEEN * given
+    down = known - hypot(known - min(likely), noise)
+    up = known + hypot(max(likely) - known, noise)
+    # Where hosts may be fast or slow the given step shows little of it; nothing where it is shorter
+    # than steps without it.
+    if max(likely) <= 0 or up - down > ends[1] - ends[0]:
+        return mean, *ends
+    return min(max(0.0, known), most), down, min(up, most)
 
 
 def _may_stand_out(
@@ -178,7 +239,7 @@ def _may_stand_out(
         value = float(np.median(cost.plain))
         return shown - cost.error > least and value > least
     rest = cost.scatter if candidate.recorded or candidate.counted else 0.0
-    scatter = player.scatter
+    scatter = 0.0 if candidate.some else player.scatter
     if candidate.irregular and player.given:  # their mean is known, whatever interrupts them
         rest, scatter = _error(job, rest), 0.0
     noise = hypot(_error(job, scatter), STARTS * step)
@@ -223,6 +284,7 @@ class _Saved(msgspec.Struct):
     least    of one step, as recorded
     scatter  deviation of the steps without it, the median of the readings
     error    of the mean, from step to step
+    left     what is saved and the step without it, by each reading
     clock    what is saved less where the GPU is at its power cap and computes more of the time
     """
 
@@ -231,6 +293,7 @@ class _Saved(msgspec.Struct):
     least: float
     scatter: float
     error: float = 0.0
+    left: tuple[tuple[float, float], ...] = ()
     clock: float = 0.0
 
 
@@ -249,7 +312,7 @@ def _saved(
     """
     paces = player.paces if candidate.recorded else player.gpu_paces or player.paces
     pace = max(paces) if candidate.recorded else min(paces)
-    found, scatter, errors, clocks, least = [], [], [], [], np.inf
+    found, rests, scatter, errors, clocks, least = [], [], [], [], [], np.inf
     by_pace: dict[float, list[float]] = {pace: []}
     anywhere = candidate.exact and candidate.direct  # any pace of the hosts may show it best
     used = job.used
@@ -271,9 +334,10 @@ def _saved(
                 found += _others_fast(job, player, candidate, change, k, rest)
             if reading.pace in paces:
                 found.append(mean)
+                rests += [(mean, rest)] + _steps_that_lack_it(job, candidate, base, mean)
                 found += _by_given(player, gone, reading.pace, rest)
                 scatter.append(_deviation(left))
-                errors.append(_scatter_of_saving(player, base[used], left))
+                errors.append(_scatter_of_saving(player, candidate, base[used], left))
                 if candidate.at_power_cap:
                     clocks.append(_at_power_cap(job, player, without, k, base, rest))
             if candidate.irregular and not player.given:
@@ -287,7 +351,16 @@ def _saved(
     plain = max(by_pace.values(), key=np.median)
     error = float(np.median(errors) / np.sqrt(used.sum()))
     clock = max(0.0, float(np.median(clocks))) if clocks else 0.0
-    return _Saved(found, plain, least, float(np.median(scatter)), error, clock)
+    return _Saved(found, plain, least, float(np.median(scatter)), error, tuple(rests), clock)
+
+
+def _steps_that_lack_it(
+    job: Job, candidate: Candidate, base: Floats, saved: float
+) -> list[tuple[float, float]]:
+    """What is saved, and the step without what some have: the mean of the others."""
+    lacks = job.used.copy()
+    lacks[list(candidate.some)] = False
+    return [(saved, float(base[lacks].mean()))] if candidate.some and lacks.any() else []
 
 
 def _mean_saved(
@@ -319,10 +392,11 @@ def _by_given(player: Player, gone: Change, pace: float, rest: float) -> list[fl
     return [max(0.0, player.given - rest)]
 
 
-def _scatter_of_saving(player: Player, base: Floats, left: Floats) -> float:
-    """Deviation of what single steps save; that of the rest where the mean step is known."""
+def _scatter_of_saving(player: Player, candidate: Candidate, base: Floats, left: Floats) -> float:
+    """Deviation of what single steps save; that of the rest where the mean step is known, or some
+    steps alone have it."""
     saved = _deviation(base - left)
-    return min(saved, _deviation(left)) if player.given else saved
+    return min(saved, _deviation(left)) if player.given or candidate.some else saved
 
 
 def _is_hidden(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from collscope.model.trace import Ints
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Cause, Cost, Evidence
 from collscope.timeline.step_causes.tolerances import MIN_OWN_WORK, MIN_RECURRENCES
@@ -29,7 +30,6 @@ def long_steps(
     if len(long) < MIN_RECURRENCES and not _is_explained(job, int(long[0]), usual):
         return None
     more = float((job.lengths[long] - usual).sum())
-    between = np.diff(long)
     least = step_ns * (1 - STARTS) - max(usual_ns) if step_ns is not None else 0.0
     if step_ns is not None and least > 0:
         value, low, high = (
@@ -37,17 +37,26 @@ def long_steps(
             least,
             step_ns * (1 + STARTS) - min(usual_ns),
         )
-    elif len(between) and (between == between[0]).all():
-        value = low = high = more / len(long) / float(between[0])
     else:
-        n = job.count + 1  # the trace begins and ends within a step
-        value, low, high = more / n, more / (2 * n), more / job.count
+        value, low, high = (more / len(long) * part for part in recurrence(long, job.count))
     return Cause(
-        "periodic", len(between) > 0, _whose(job, long.tolist(), usual), "steps",
+        "periodic", len(long) > 1, _whose(job, long.tolist(), usual), "steps",
         Cost(value / 1e6, low / 1e6, high / 1e6),
         Evidence("long_steps", _largest(job, long.tolist()), count=float(len(long)),
                  usual=float(job.count), ms=more / len(long) / 1e6),
     )  # fmt: skip
+
+
+def recurrence(steps: Ints, count: int) -> tuple[float, float, float]:
+    """Part of all steps that are as some of the recorded ones: the likely one, least and most.
+
+    Equal distances show it. Else: once in twice as many steps as were recorded, or as recorded.
+    """
+    between = np.diff(steps)
+    if len(between) and between[0] > 1 and (between == between[0]).all():
+        return (1 / float(between[0]),) * 3
+    n = count + 1  # the trace begins and ends within a step
+    return len(steps) / n, len(steps) / (2 * n), len(steps) / count
 
 
 def _usual_step(job: Job) -> int:
@@ -78,13 +87,14 @@ def _is_explained(job: Job, step: int, usual: float) -> bool:
 
 
 def _own_work(job: Job, trace: int, step: int) -> float:
-    """ns that a rank's GPU and host spend in a step on what they do not in a usual one."""
+    """ns that a rank's GPU and host spend in a step on what they do not in a usual one, and that
+    kernels last longer."""
     like = _usual_step(job)
     pair = job.pair_steps(trace, step, like)
-    new = pair.own[(pair.partner < 0) & (job.rows.entry[pair.own] < 0)]
-    lasted = float((job.rows.end - job.rows.start)[new].sum())
+    lasted = np.where(job.rows.entry < 0, job.rows.end - job.rows.start, 0)
+    work = float(lasted[pair.own].sum() - lasted[pair.other].sum())
     host = float(job.interval[pair.own].sum() - job.interval[pair.other].sum())
-    return max(lasted, host)
+    return max(work, host)
 
 
 def _whose(job: Job, long: list[int], usual: float) -> tuple[int, ...]:

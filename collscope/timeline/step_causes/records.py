@@ -18,8 +18,9 @@ class Evidence(msgspec.Struct, frozen=True):
     name    of a kernel, call, setting, or kind of copy
     count   a step, of what is counted
     detail  value of a setting; rank that the hosts' gaps of another are held against; number of
-            slow calls a step
-    ms      a step, what the recording shows of it: summed durations or idle time, not the cost
+            slow calls a step; of work that some steps lack: "1 of 3", those that have it
+    ms      a step, what the recording shows of it: summed durations or idle time, not the cost;
+            of work that some steps lack: a step that has it; so is `count`
     """
 
     kind: str
@@ -52,6 +53,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
     changes  what the steps are without it, by each of `Job.contention`; one: whatever that is
     others   other readings of the same
+    some     whole steps that have it; empty: all
     """
 
     cause: str
@@ -73,6 +75,7 @@ class Candidate(msgspec.Struct, frozen=True):
     between_gpus: float = 0.0  # of the step: ranks may differ by so much for no cause
     at_power_cap: bool = False  # without it the GPU computes more of the time: its clock may fall
     recorded: bool = False  # of the host: it stands out as recorded, or not at all
+    some: tuple[int, ...] = ()
 
 
 class Cost(msgspec.Struct, frozen=True):

@@ -24,9 +24,11 @@ from collscope.timeline.step_causes.tolerances import (
     MIN_TURNS,
     STEADY,
 )
+from collscope.timeline.step_causes.waits import sync_nodes
 from collscope.timeline.tolerances import MAX_QUEUED_IDLE_NS, STARTS
 
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
 
@@ -34,11 +36,16 @@ def extra_work(job: Job) -> Iterator[Candidate]:
     """Ranks that run kernels which another rank has not at that place of the step."""
     if stages(job):
         return
+    turns = _in_turns(job) is not None
     for trace in job.traces:
         other = job.like(trace)
         if other is None:
             continue
         more, less = _unpaired(job, trace, other), _unpaired(job, other, trace)
+        spent = [_in_steps(job, rows, job.duration) for rows in (more, less)]
+        some = () if turns else _some_steps(job, spent[0] - spent[1])
+        if some:
+            more, less = (rows[np.isin(job.step_of_row[rows], some)] for rows in (more, less))
         ours, theirs = float(job.duration[more].sum()), float(job.duration[less].sum())
         if ours <= theirs or not ours:
             continue
@@ -46,22 +53,64 @@ def extra_work(job: Job) -> Iterator[Candidate]:
         scale, host = np.ones(len(job.rows)), np.zeros(len(job.rows))
         scale[more] = theirs / ours
         host[more] = job.interval[more] * (1 - theirs / ours)
+        behind, longer = _pauses_behind(job, trace, other, more)
+        host[behind] = longer
         name = _longest(job, more)
-        inside = (job.rows.name == name) & (job.step_of_row >= 0)
-        count = [float((inside & (job.rows.trace == t)).sum()) / job.count for t in (trace, other)]
+        waits = np.zeros(len(job.graph.time), dtype=bool)
+        for node in sync_nodes(job, trace).tolist():
+            held = job.graph.lasted[1:, node]
+            held = held[held >= 0]
+            waits[node] = bool(len(held)) and bool(np.isin(held, more).all())
+        steps = some or tuple(range(job.count))
+        inside = (job.rows.name == name) & np.isin(job.step_of_row, steps)
+        count = [float((inside & (job.rows.trace == t)).sum()) / len(steps) for t in (trace, other)]
+        every = bool(some) or _every_step(job, more)
         yield Candidate(
-            "extra_work", (job.rows.ranks[trace],), "kernels",
+            "periodic" if some else "extra_work", (job.rows.ranks[trace],), "kernels",
             Evidence("extra_kernels", job.rows.names[name] if name >= 0 else "", count=count[0],
-                     usual=count[1], ms=(ours - theirs) / job.count / 1e6),
-            changes=(Change(duration=scale, host_ns=host),), counted=True,
-            exact=len(less) < MAX_REPLACED * len(more) and _every_step(job, more),
+                     usual=count[1], ms=(ours - theirs) / len(steps) / 1e6,
+                     detail=_which(job, some)),
+            changes=(Change(duration=scale, host_ns=host, waits=waits),), counted=True, some=some,
+            exact=len(less) < MAX_REPLACED * len(more) and every,
         )  # fmt: skip
 
 
 def _every_step(job: Job, rows: Ints) -> bool:
     """Whether rows take about as much time in every step."""
-    spent = np.bincount(job.step_of_row[rows], job.duration[rows], minlength=job.count)
+    spent = _in_steps(job, rows, job.duration)
     return job.count >= MIN_RECURRENCES and bool(spent.min() > MIN_REGULAR * spent.mean())
+
+
+def _pauses_behind(job: Job, trace: int, other: int, more: Ints) -> tuple[Ints, Floats]:
+    """Rows right behind extra ones for whose launch the host takes far longer than another's, and
+    how much longer: it writes a file, say, of what it has copied."""
+    own, partner = job.beside(trace, other)
+    follows = np.append(False, np.isin(own[:-1], more)) & (partner >= 0)
+    behind, there = own[follows], partner[follows]
+    longer = job.interval[behind] - job.interval[there]
+    far = longer > job.stretched
+    return behind[far], longer[far]
+
+
+def _in_steps(job: Job, rows: Ints, ns: Floats) -> Floats:
+    """(steps,) what rows take in each whole step."""
+    return np.bincount(job.step_of_row[rows], ns[rows], minlength=job.count)
+
+
+def _some_steps(job: Job, spent: Floats) -> tuple[int, ...]:
+    """Whole steps that have work which the others lack; empty: all have it, or it is little.
+
+    spent  (steps,) ns of that work
+    """
+    has, lacks = spent > MIN_REGULAR * spent.max(), spent < MIN_LONGER * spent.max()
+    matters = spent[has].sum() > MIN_CAUSE_COST * job.lengths.sum()
+    known = matters and lacks.any() and bool((has | lacks).all())
+    return tuple(np.flatnonzero(has).tolist()) if known else ()
+
+
+def _which(job: Job, some: tuple[int, ...]) -> str:
+    """How many steps have it; empty: all."""
+    return f"{len(some)} of {job.count}" if some else ""
 
 
 def stages(job: Job) -> bool:
@@ -102,11 +151,16 @@ def _longest(job: Job, rows: Ints) -> int:
     return spent.most_common(1)[0][0]
 
 
-def _unpaired(job: Job, trace: int, other: int) -> Ints:
-    """Kernels and copies of a rank's whole steps that the other has not."""
+def _unpaired(job: Job, trace: int, other: int, some: tuple[int, ...] = ()) -> Ints:
+    """Kernels and copies of a rank's whole steps, or of some, that the other has not."""
     own, partner = job.beside(trace, other)
-    rows = own[partner < 0]
+    rows = own[(partner < 0) & _within(job, own, some)]
     return rows[job.rows.entry[rows] < 0]
+
+
+def _within(job: Job, rows: Ints, some: tuple[int, ...]) -> Bools:
+    """Whether rows are in some of the steps; empty: in any."""
+    return np.isin(job.step_of_row[rows], some) if some else np.ones(len(rows), dtype=bool)
 
 
 def longer_kernels(job: Job) -> Iterator[Candidate]:
@@ -130,6 +184,10 @@ def longer_kernels(job: Job) -> Iterator[Candidate]:
         taken = taken_by_others(job, trace, other)
         if taken.sum() > MIN_CAUSE_COST * job.lengths.sum():
             yield _shared_gpu(job, trace, other, taken)
+            continue
+        in_some = _longer_in_some(job, trace, other)
+        if in_some is not None:
+            yield in_some
             continue
         if not len(own) or longer.sum() <= theirs.sum():
             continue
@@ -158,6 +216,49 @@ def longer_kernels(job: Job) -> Iterator[Candidate]:
             others=others, between_gpus=STARTS,
             certain=recurs or not uneven, counted=not uneven,
         )  # fmt: skip
+
+
+def _longer_in_some(job: Job, trace: int, other: int) -> Candidate | None:
+    """A rank with more of the same work in some steps; None: it has none, or in all."""
+    known = set()
+    for alone, _ in job.contention:
+        own, partner = _pairs(job, trace, other)
+        more, less = _unpaired(job, trace, other), _unpaired(job, other, trace)
+        theirs = _in_steps(job, partner, alone) + _in_steps(job, less, alone)
+        spent = _in_steps(job, own, alone) + _in_steps(job, more, alone) - theirs
+        some = _some_steps(job, spent)
+        part = list(some)
+        known.add(some if spent[part].sum() > MIN_LONGER * theirs[part].sum() else ())
+    some = known.pop()
+    if known or not some:
+        return None
+    own, partner = _pairs(job, trace, other, some)
+    if not len(own):
+        return None
+    uneven = all(_replaced(job, trace, other, alone, some) for alone, _ in job.contention) or all(
+        _uneven(job, own, partner, alone) for alone, _ in job.contention
+    )
+    if not uneven:
+        return None
+    others: tuple[Change, ...] = ()
+    if job.exchange[job.step_of_row >= 0].any():
+        others = tuple(_shared_out(job, trace, other, alone, some) for alone, _ in job.contention)
+    longer, theirs = job.duration[own], job.duration[partner]
+    kinds, number = np.unique(job.rows.name[own], return_inverse=True)
+    a, b = (np.bincount(number, v, minlength=len(kinds)) for v in (longer, theirs))
+    most = int((a - b).argmax())
+    return Candidate(
+        "uneven_work", (job.rows.ranks[trace],), "kernels",
+        Evidence("longer_kernels", job.rows.names[int(kinds[most])],
+                 count=float((number == most).sum()) / len(some),
+                 ms=float((longer - theirs).sum()) / len(some) / 1e6,
+                 usual=float(a[most] / max(b[most], 1)), detail=_which(job, some)),
+        changes=tuple(
+            Change(duration=_as_there(job, trace, other, alone, unpaired=True, some=some))
+            for alone, _ in job.contention
+        ),
+        others=others, counted=True, some=some,
+    )  # fmt: skip
 
 
 def taken_by_others(job: Job, trace: int, other: int) -> Floats:
@@ -217,42 +318,53 @@ def _calls_too(job: Job, trace: int, other: int) -> tuple[Change, ...]:
     return (Change(duration=scale, transfer=np.clip(kept, 0, 1)),)
 
 
-def _as_there(job: Job, trace: int, other: int, alone: Floats, *, unpaired: bool) -> Floats:
+def _as_there(
+    job: Job,
+    trace: int,
+    other: int,
+    alone: Floats,
+    *,
+    unpaired: bool,
+    some: tuple[int, ...] = (),
+) -> Floats:
     """(rows,) what a rank's kernels would take of their time if they lasted as another's.
 
     unpaired  other kernels at the same place do the same work, on more of it
+    some      in these steps; empty: in all
     """
-    own, partner = _pairs(job, trace, other)
+    own, partner = _pairs(job, trace, other, some)
     scale = np.ones(len(job.rows))
     scale[own] = np.where(alone[own] > 0, alone[partner] / np.maximum(alone[own], 1), 1)
     if unpaired:
-        more, less = _unpaired(job, trace, other), _unpaired(job, other, trace)
+        more, less = _unpaired(job, trace, other, some), _unpaired(job, other, trace, some)
         ours, theirs = float(alone[more].sum()), float(alone[less].sum())
         if ours > theirs:
             scale[more] = theirs / ours
     return scale
 
 
-def _shared_out(job: Job, trace: int, other: int, alone: Floats) -> Change:
+def _shared_out(
+    job: Job, trace: int, other: int, alone: Floats, some: tuple[int, ...] = ()
+) -> Change:
     """What a rank has more to do than another, shared out to all of them."""
-    scale = _as_there(job, trace, other, alone, unpaired=True)
+    scale = _as_there(job, trace, other, alone, unpaired=True, some=some)
     part = 1 / len(job.traces)
     more = np.where(job.rows.trace == trace, alone * (1 - scale), 0.0) * part  # for each rank
     scale = 1 - (1 - scale) * (1 - part)
     for to in job.traces:
         if to == trace:
             continue
-        own, partner = _pairs(job, trace, to)
+        own, partner = _pairs(job, trace, to, some)
         scale[partner] += more[own] / np.maximum(alone[partner], 1)
-        left, takes = _unpaired(job, trace, to), _unpaired(job, to, trace)
+        left, takes = _unpaired(job, trace, to, some), _unpaired(job, to, trace, some)
         scale[takes] += float(more[left].sum()) / max(1.0, float(alone[takes].sum()))
     return Change(duration=scale)
 
 
-def _pairs(job: Job, trace: int, other: int) -> tuple[Ints, Ints]:
-    """Kernels of a rank's whole steps and what another runs at the same places."""
+def _pairs(job: Job, trace: int, other: int, some: tuple[int, ...] = ()) -> tuple[Ints, Ints]:
+    """Kernels of a rank's whole steps, or of some, and what another runs at the same places."""
     own, partner = job.beside(trace, other)
-    good = (partner >= 0) & job.compute[own]
+    good = (partner >= 0) & job.compute[own] & _within(job, own, some)
     return own[good], partner[good]
 
 
@@ -277,12 +389,12 @@ def _recurs(job: Job, own: Ints, partner: Ints, alone: Floats) -> bool:
     return bool(least.sum() >= MIN_REGULAR * mean.sum())
 
 
-def _replaced(job: Job, trace: int, other: int, alone: Floats) -> bool:
+def _replaced(job: Job, trace: int, other: int, alone: Floats, some: tuple[int, ...] = ()) -> bool:
     """Whether ranks run other kernels at the same places: libraries do for other sizes."""
     unlike = [
-        float(alone[_unpaired(job, *pair)].sum()) for pair in ((trace, other), (other, trace))
+        float(alone[_unpaired(job, *pair, some)].sum()) for pair in ((trace, other), (other, trace))
     ]
-    own, _ = _pairs(job, trace, other)
+    own, _ = _pairs(job, trace, other, some)
     return min(unlike) > MAX_OTHER_KERNELS * float(alone[own].sum())
 
 
@@ -311,7 +423,7 @@ def _uneven(job: Job, own: Ints, partner: Ints, alone: Floats) -> bool:
 
 
 def _in_turns(job: Job) -> Candidate | None:
-    """Ranks that have more to do in turns; None: one rank always has."""
+    """Ranks that have more to do in turns; None: one rank has, or mostly has."""
     if job.count < 2:
         return None
     work = np.array([
@@ -319,7 +431,11 @@ def _in_turns(job: Job) -> Candidate | None:
     ])  # fmt: skip
     longest = work.argmax(axis=1)
     excess = work.max(axis=1) / np.maximum(work.min(axis=1), 1) - 1
-    if len(set(longest.tolist())) < 2 or (excess < MIN_LONGER).any():
+    most = np.zeros(len(job.traces))
+    np.maximum.at(most, longest, excess)
+    first, second = np.sort(most)[[-1, -2]] if len(most) > 1 else (0.0, 0.0)
+    in_each = len(set(longest.tolist())) > 1 and bool((excess >= MIN_LONGER).all())
+    if not in_each and second < max(MIN_LONGER, MIN_REGULAR * first):
         return None
     mean = work.mean(axis=1, keepdims=True)
     scale = np.ones(len(job.rows))
@@ -331,5 +447,5 @@ def _in_turns(job: Job) -> Candidate | None:
         "uneven_work", (), "kernels",
         Evidence("turns", ms=float((work.max(axis=1) - mean[:, 0]).mean()) / 1e6,
                  count=float(excess.mean())),
-        changes=(Change(duration=scale),),
+        changes=(Change(duration=scale),), counted=True,
     )  # fmt: skip
