@@ -165,6 +165,12 @@ def traced_system(connection: sqlite3.Connection, run: str) -> str | None:
     return next((row.name for row in catalogue_rows() if row.name in names), None)
 
 
+def has_own_links(system: str | None) -> bool:
+    """Whether the GPUs of a known system have links of their own, as NVLink or xGMI."""
+    wirings = (row.wiring for row in catalogue_rows() if row.name == system)
+    return next(wirings, None) in ("mesh", "switch", "matrix")
+
+
 def _first_to_look_at(j: Judged) -> tuple[float, float, int]:
     """The largest saving first, then the most time."""
     return -(j.recoverable_ns or 0.0), -(j.device_ns or 0.0), j.row.class_id

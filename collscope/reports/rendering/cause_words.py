@@ -94,6 +94,8 @@ def _longer(cause: Cause, shown: Evidence) -> str:
 def _setting(cause: Cause, shown: Evidence) -> str:
     blocks = f"; kernels use {figure(shown.usual)} thread blocks" if shown.usual else ""
     name = f"{shown.name}={shown.detail}" if shown.name else "Few channels"
+    if not shown.name and shown.detail:
+        name = f"The links of these GPUs go through {shown.detail}"
     return f"{name}{blocks}; collective transfers take {ms(shown.ms)} ms a step."
 
 
@@ -205,6 +207,8 @@ def remedy(cause: Cause) -> str:
     """What removes a cause."""
     if cause.evidence.kind == "slow_calls":
         return "Check the environment for NCCL settings; collscope tune tries others."
+    if cause.cause == "slow_transport" and not cause.evidence.name:
+        return "Check the links between the GPUs, nvidia-smi topo -m, and NCCL's log."
     if cause.evidence.kind == "unused_parameters":
         return (
             "Pass find_unused_parameters=False if every step uses all parameters, or "
