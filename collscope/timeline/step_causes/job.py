@@ -32,6 +32,7 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 
+_MOVES_DATA = "at::native::"  # in the names of PyTorch's kernels
 _EXCHANGES = (Op.ALL_TO_ALL, Op.ALL_TO_ALLV, Op.SEND_RECV, Op.SEND, Op.RECV)
 
 
@@ -473,6 +474,17 @@ class Job:
     def compute(self) -> Bools:
         """(rows,) kernels that are no collective."""
         found: Bools = (self.rows.kind == Kind.KERNEL) & (self.rows.entry < 0)
+        return found
+
+    @cached_property
+    def follows_clock(self) -> Bools:
+        """(rows,) kernels that may last longer at a lower clock of the GPU.
+
+        PyTorch's own kernels move data. The memory sets their pace, and its clock is fixed.
+        Matrix products, attention and convolutions come from libraries or a compiler.
+        """
+        moves = np.array([_MOVES_DATA in name for name in self.rows.names] + [False])
+        found: Bools = self.compute & ~moves[self.rows.name]
         return found
 
     def name(self, row: int) -> str:
