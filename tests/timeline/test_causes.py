@@ -308,6 +308,19 @@ def test_one_long_step_is_a_cause_if_something_is_done_in_it(
     assert [c.cause for c in found.causes] == ["periodic"] * named
 
 
+def test_two_models_in_turns_are_no_long_steps() -> None:
+    """20 kernels of 0.1 ms and 20 others of 0.3 ms, with a collective behind each of both."""
+    job = Job(2, host_work=20 * US)
+    for step in range(2 * STEPS):
+        for rank in range(2):
+            for _ in range(LAYERS):
+                job.compute(rank, 300 * US if step % 2 else 100 * US)
+                job.rows[rank][-1].name = 2 * (step % 2)
+        job.collective((0, 1), 100 * US)
+    found, _ = diagnose(analyse(job.traces()), Facts(), steps=2 * STEPS)
+    assert found.causes == ()
+
+
 def _blocking_traces(kernels: int = 40) -> list[TraceFile]:
     """Each launch returns 4 us after its kernel of 100 us; then 20 us of the host's own work."""
     job, ends = Job(2), [[0], [0]]
