@@ -312,7 +312,9 @@ def _by_optimizer(rows: Rows, trace: int) -> Ints:
     cuts = place[runs]
     if _in_turns(name, cuts):
         cuts = cuts[::-1][::2][::-1]
-    ends = [trace_rows[: cut + 1][rows.end[trace_rows[: cut + 1]].argmax()] for cut in cuts.tolist()]
+    ends = [
+        trace_rows[: cut + 1][rows.end[trace_rows[: cut + 1]].argmax()] for cut in cuts.tolist()
+    ]
     return np.array(ends, dtype=np.int64)
 
 
@@ -333,9 +335,9 @@ def _in_turns(names: Ints, cuts: Ints) -> bool:
     def lacking(one: Ints, other: Ints) -> float:
         return float(np.maximum(one - other, 0).sum()) / max(1, int(one.sum()))
 
-    apart = min(min(lacking(a, b), lacking(b, a)) for a, b in pairwise(held))
+    neighbours = min(min(lacking(a, b), lacking(b, a)) for a, b in pairwise(held))
     alike = max(max(lacking(a, b), lacking(b, a)) for a, b in zip(held, held[2:], strict=False))
-    return apart > 2 * alike and apart > MAX_LAUNCH_SPREAD
+    return neighbours > 2 * alike and neighbours > MAX_LAUNCH_SPREAD
 
 
 def _by_collectives(rows: Rows, trace: int) -> Ints:
