@@ -851,10 +851,10 @@ def sequence(models: Any, planted: Any, case: Any) -> Made:
 
 @job
 def swin(models: Any, planted: Any, case: Any) -> Made:
-    """Attention in windows, whose buffers are broadcast: many kernels, the hosts are the limit."""
+    """Attention in windows, whose buffers are broadcast: many small kernels."""
     from torchvision.models import SwinTransformer
 
     widths = {"embed_dim": 96, "depths": [2, 2, 2, 2], "num_heads": [3, 6, 12, 24]}
     model = SwinTransformer([4, 4], window_size=[7, 7], stochastic_depth_prob=0.1, **widths)
     late_before(planted, [m for m in model.modules() if "Block" in type(m).__name__])
-    return pictures(models, planted, replicas(models, model.to(models.DEVICE), case), 24)
+    return pictures(models, planted, replicas(models, model.to(models.DEVICE), case), 96)
