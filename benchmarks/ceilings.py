@@ -117,11 +117,13 @@ def _page(half: str, points: bool, recordings: Path | None) -> Iterator[str]:
     yield "# Ceilings against published measurements"
     yield ""
     yield (
-        "This page shows how far the ceilings are from every published table. "
-        "`benchmarks/ceilings.py` writes it from\n"
-        "`benchmarks/published`. A cell is one size of one table, from 16 KiB up. Ratio: "
-        "reachable time / measured time, the median\n"
-        "of a table's cells. Held: cells in the range of the reachable ceiling."
+        "After this page you can judge the ceilings by every published table. "
+        "`benchmarks/ceilings.py` writes the page from\n"
+        "`benchmarks/published`.\n"
+        "\n"
+        "- A cell is one size of one table, from 16 KiB up.\n"
+        "- Ratio: reachable time / measured time, the median of a table's cells.\n"
+        "- Held: cells whose measured time is in the range of the reachable ceiling."
     )
     tables = list(_published(half))
     judged = [

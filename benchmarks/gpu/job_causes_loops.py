@@ -1,7 +1,8 @@
 """More training jobs of job_causes_paired.py, whose steps differ from one loss and one optimizer.
 
 Two towers and gathered outputs, two optimizers in turns, a teacher, scaled losses, keys and values
-of another rank, the first FSDP, a recurrence.
+of another rank, the first FSDP, a recurrence; answers that the model gives first, batches added up,
+a pipeline, an optimizer that is split over the ranks.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from job_causes_models import (
     in_one_place,
     job,
     late_before,
+    piped,
     replicas,
     text,
 )
@@ -324,3 +326,160 @@ def gru(models: Any, planted: Any, case: Any) -> Made:
         return models.loss_of(run(x), x % 1000)
 
     return Made(run, loss)
+
+
+@job
+def rollout(models: Any, planted: Any, case: Any) -> Step:
+    """The model writes an answer, token after token; then it learns by the reward of it."""
+    width, heads, count, length = (1536, 12, 4, 384) if models.GPU else (32, 4, 2, 8)
+    blocks = [models.Block(width, heads) for _ in range(count)]
+    in_one_place(planted, blocks[1])
+    late_before(planted, blocks)
+    model = models.language_model(blocks, width)
+    run = replicas(models, model, case)
+    parameters = list(model.parameters())
+    opt = models.optimizer(parameters)
+
+    def step() -> None:
+        planted.begin()
+        x = torch.randint(0, models.VOCABULARY, (8, length), device=models.DEVICE)
+        with torch.no_grad():
+            for _ in range(planted.share(6)):
+                x = torch.cat([x[:, 1:], model(x)[:, -1:].argmax(-1)], 1)
+            old = F.cross_entropy(model(x).flatten(0, 1).float(), x.flatten(), reduction="none")
+            reward = (x % 7).float().mean(1)
+            both = torch.stack([reward.mean(), reward.square().mean()])
+            dist.all_reduce(both, op=dist.ReduceOp.SUM)
+            mean, square = (both / 2).tolist()  # the host waits for the GPU
+            better = (reward - mean) / (max(square - mean**2, 0.0) ** 0.5 + 1e-3)
+        planted.middle()
+        with planted.saving():
+            found = run(x)
+        new = F.cross_entropy(found.flatten(0, 1).float(), x.flatten(), reduction="none")
+        ratio = (old - new).exp().view_as(x)
+        clipped = ratio.clamp(0.8, 1.2)
+        loss = -torch.minimum(ratio * better[:, None], clipped * better[:, None]).mean()
+        loss.backward()
+        planted.end(parameters)
+        opt.step()
+        planted.after(parameters)
+        opt.zero_grad()
+        if planted.reads_loss():
+            loss.item()
+
+    return step
+
+
+@job
+def qwen(models: Any, planted: Any, case: Any) -> Step:
+    """Two batches are added up; activations are computed again, gradients are clipped."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    width, heads, layers, length = (2560, 20, 3, 1024) if models.GPU else (64, 4, 2, 8)
+    with models.DEVICE:
+        model = Qwen2ForCausalLM(
+            Qwen2Config(
+                vocab_size=32000, hidden_size=width, intermediate_size=3 * width,
+                num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=heads // 4,
+                use_cache=False,
+            )
+        )  # fmt: skip
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    model.train()
+    late_before(planted, model.model.layers)
+    run = replicas(models, model.to(models.TYPE), case)
+    parameters = list(model.parameters())
+    opt = models.optimizer(parameters)
+
+    def loss() -> torch.Tensor:
+        x = torch.randint(0, 32000, (3, planted.share(length)), device=models.DEVICE)
+        return run(input_ids=x, labels=x).loss
+
+    def step() -> None:
+        planted.begin()
+        with run.no_sync():
+            loss().backward()
+        planted.middle()
+        last = loss()
+        last.backward()
+        planted.end(parameters)
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        opt.step()
+        planted.after(parameters)
+        opt.zero_grad()
+        if planted.reads_loss():
+            last.item()
+        if planted.evaluates():
+            with torch.no_grad():
+                loss()
+
+    return step
+
+
+@job
+def onef1b(models: Any, planted: Any, case: Any) -> Step:
+    """Two stages, forward and backward passes by turns; the cause leaves two microbatches."""
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+    width, heads, count, length = (2560, 20, 3, 768) if models.GPU else (32, 4, 2, 8)
+    model = encoder(models, planted, width, heads, count)
+    in_one_place(planted, model[1])
+    stage = PipelineStage(model, planted.rank, 2, models.DEVICE)
+    plan = Schedule1F1B(
+        stage, 2 if case.name == "bubble" else 8, lambda y, x: F.mse_loss(y.float(), x.float())
+    )
+
+    def batch() -> torch.Tensor:
+        return torch.randn(16, length, width, device=models.DEVICE, dtype=models.TYPE)
+
+    return piped(models, planted, plan, model, batch)
+
+
+class Orthogonal(torch.optim.Optimizer):
+    """Momentum, made orthogonal; each rank does it for half of the matrices and broadcasts them."""
+
+    def __init__(self, parameters: list[nn.Parameter]) -> None:
+        super().__init__(parameters, {"lr": 1e-5})
+        self.moments = [torch.zeros_like(p) for p in parameters]
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        calls = []
+        for number, (parameter, moment) in enumerate(
+            zip(self.param_groups[0]["params"], self.moments, strict=True)
+        ):
+            owner = (number + number // 4) % 2  # as much work for each
+            moment.lerp_(parameter.grad, 0.05)
+            if owner == dist.get_rank():
+                parameter.add_(_orthogonal(moment), alpha=-1e-5)
+            calls.append(dist.broadcast(parameter, owner, async_op=True))
+        for call in calls:
+            call.wait()
+
+
+def _orthogonal(matrix: torch.Tensor) -> torch.Tensor:
+    """Newton and Schulz: five steps towards the nearest orthogonal matrix."""
+    tall = len(matrix) > matrix.shape[1]
+    x = matrix.T if tall else matrix
+    x = x / (x.norm() + 1e-7)
+    for _ in range(5):
+        a = x @ x.T
+        x = torch.addmm(x, torch.addmm(a, a, a, beta=-4.8, alpha=2.0), x, beta=3.4)
+    return x.T if tall else x
+
+
+@job
+def muon(models: Any, planted: Any, case: Any) -> Made:
+    """The optimizer computes: half of the matrices on each rank."""
+    width, heads, count = (2048, 16, 4) if models.GPU else (32, 4, 2)
+    blocks = [models.Block(width, heads) for _ in range(count)]
+    late_before(planted, blocks)
+    in_one_place(planted, blocks[1])
+    model = models.language_model(blocks, width)
+    for module in model.modules():  # matrices of the layers alone are trained
+        if isinstance(module, nn.Embedding | nn.LayerNorm):
+            module.requires_grad_(False)
+    model[-1].requires_grad_(False)
+    run = replicas(models, model, case)
+    opt = Orthogonal([p for p in model.parameters() if p.requires_grad])
+    return text(models, planted, run, 6, 768)._replace(optimizer=opt)

@@ -277,6 +277,7 @@ def piped(models: Any, planted: Any, plan: Any, model: nn.Module, batch: Any) ->
         plan.step(*([x] if rank == 0 else []), **({"target": x} if rank == WORLD - 1 else {}))
         planted.end(parameters)
         opt.step()
+        planted.after(parameters)
         opt.zero_grad()
 
     return step
@@ -744,3 +745,116 @@ def mixture(models: Any, planted: Any, case: Any) -> Made:
         return run(torch.randn(shape, device=models.DEVICE, dtype=models.TYPE)).float().var()
 
     return Made(run, loss)
+
+
+class Passed(nn.Module):
+    """Messages along the edges of a graph; the nodes at the border arrive from the other rank."""
+
+    def __init__(self, width: int, border: int) -> None:
+        super().__init__()
+        self.border = border
+        self.norm, self.both = nn.LayerNorm(width), nn.Linear(2 * width, width)
+        self.message = nn.Linear(width, width)
+
+    def forward(self, x, edges):
+        library = importlib.import_module("job_library_models")
+        near = library.AllToAll.apply(x[: WORLD * self.border])
+        x = torch.cat([x[: -len(near)], near])
+        sent = F.gelu(self.message(self.norm(x))).index_select(0, edges[0])
+        found = torch.zeros_like(x).index_add(0, edges[1], sent.to(x.dtype))
+        return x + self.both(torch.cat([x, found], -1)).to(x.dtype)
+
+
+class Messages(nn.Module):
+    """Layers of messages."""
+
+    def __init__(self, layers: list[nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x, edges):
+        for layer in self.layers:
+            x = layer(x, edges)
+        return x
+
+
+@job
+def messages(models: Any, planted: Any, case: Any) -> Made:
+    """A graph network: few parameters, many bytes."""
+    width, nodes, edges, border = (256, 160_000, 900_000, 16_000) if models.GPU else (8, 32, 64, 4)
+    layers: list[nn.Module] = [Passed(width, border) for _ in range(3)]
+    late_before(planted, layers)
+    in_one_place(planted, layers[1])
+    run = replicas(models, Messages(layers).to(models.DEVICE), case)
+
+    def loss() -> torch.Tensor:
+        pairs = torch.randint(0, nodes, (2, planted.share(edges)), device=models.DEVICE)
+        x = torch.randn(nodes, width, device=models.DEVICE)
+        with torch.autocast(models.DEVICE.type, torch.bfloat16):
+            return run(x, pairs).float().square().mean()
+
+    return Made(run, loss)
+
+
+class Halved(nn.Module):
+    """A layer with a part of the heads and the MLP; a part of the sequence between them."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.size = width // heads
+        self.norm, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        qkv = self.qkv(self.norm(x))
+        b, t, _ = qkv.shape
+        q, k, v = qkv.view(b, t, -1, 3, self.size).permute(3, 0, 2, 1, 4)
+        a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(a.transpose(1, 2).reshape(b, t, -1))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+@job
+def sequence(models: Any, planted: Any, case: Any) -> Made:
+    """Tensor and sequence parallel by parallelize_module."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        SequenceParallel,
+        parallelize_module,
+    )
+
+    width, heads, count, length = (3072, 24, 4, 2048) if models.GPU else (32, 4, 2, 8)
+    mesh = init_device_mesh(models.DEVICE.type, (WORLD,))
+    layers = [Halved(width, heads) for _ in range(count)]
+    model = nn.Sequential(*layers).to(models.DEVICE).to(models.TYPE)
+    into, out = {"input_layouts": Shard(1)}, {"output_layouts": Shard(1)}
+    for layer in layers:
+        plan = {"norm": SequenceParallel(), "norm2": SequenceParallel(),
+                "qkv": ColwiseParallel(**into), "out": RowwiseParallel(**out),
+                "up": ColwiseParallel(**into), "down": RowwiseParallel(**out)}  # fmt: skip
+        parallelize_module(layer, mesh, plan)
+    late_before(planted, layers)
+    in_one_place(planted, layers[1])
+    opt = torch.optim.AdamW(model.parameters(), lr=1e-5, foreach=True)
+
+    def loss() -> torch.Tensor:
+        shape = (6, length // WORLD, width)
+        x = torch.randn(shape, device=models.DEVICE, dtype=models.TYPE)
+        return model(x).float().square().mean()
+
+    return Made(model, loss, opt)
+
+
+@job
+def swin(models: Any, planted: Any, case: Any) -> Made:
+    """Attention in windows, whose buffers are broadcast: many small kernels."""
+    from torchvision.models import SwinTransformer
+
+    widths = {"embed_dim": 96, "depths": [2, 2, 2, 2], "num_heads": [3, 6, 12, 24]}
+    model = SwinTransformer([4, 4], window_size=[7, 7], stochastic_depth_prob=0.1, **widths)
+    late_before(planted, [m for m in model.modules() if "Block" in type(m).__name__])
+    return pictures(models, planted, replicas(models, model.to(models.DEVICE), case), 96)

@@ -28,7 +28,7 @@ import statistics
 import tarfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,6 +69,8 @@ NEW_CAUSES = {
     "item_layers": Cause(codes=("blocking_sync", "host_bound")),  # a mean is read in every layer
     "barriers": Cause(codes=("blocking_sync", "small_calls", "host_bound")),  # in every layer
     "per_parameter": Cause(codes=("small_calls", "no_overlap")),  # an AllReduce a gradient
+    "sleep_some": Cause(codes=(*LATE, "periodic")),  # every third step
+    "saved": Cause(codes=("slow_transfer", "blocking_sync")),  # activations wait on the host
     "fetched": Cause(codes=("slow_transfer", "blocking_sync")),  # outputs go to pageable memory
     # Healthy:
     "clipped": Cause(),  # gradients are clipped, and the loss is read
@@ -89,6 +91,7 @@ ENV: dict[str, tuple[Cause, dict[str, str]]] = {
     "shm": (CAUSES["shm"], {"NCCL_P2P_DISABLE": "1"}),
     "launch_blocking": (CAUSES["launch_blocking"], {"CUDA_LAUNCH_BLOCKING": "1"}),
     "blocking_wait": (CAUSES["blocking_wait"], {"TORCH_NCCL_BLOCKING_WAIT": "1"}),
+    "tree": (CAUSES["tree"], CAUSES["tree"].env),
     "no_peers": (CAUSES["shm"], {"NCCL_P2P_LEVEL": "LOC"}),
     "small_buffer": (CAUSES["one_channel"], {"NCCL_BUFFSIZE": "65536"}),
     "detail": (
@@ -151,13 +154,22 @@ SETS = {
         "fsdp1": "none sleep_middle:1:15 uneven_some:0:60 norms_one:1 evaluation small_buffer",
         "gru": "none sleep_one:1:4 norms_all logged busy_cores:0:2",
     },
+    "t": {
+        "messages": "none uneven:1:25 sleep_backward:0:8 scalars:*:40 long_batch",
+        "rollout": "none sleep_some:0:60 slow_kernels:1:10 saved:0:2 norms_one:1 metrics tree",
+        "sequence": "none sleep_one_layer:1:10 work_backward:0:24 neighbour:0 prefetched ll",
+        "qwen": "none sleep_all:*:20 loader_some:1:90 small_buckets:*:0.1 evaluation detail",
+        "onef1b": "none bubble sleep_after:1:12 fetched:1:48 blocking_wait",
+        "muon": "none uneven_some:1:60 checkpoint:0:3 one_bucket average allocator:1 no_peers",
+        "swin": "none spin_one:1:10 item_layers per_parameter pinned",
+    },
 }
 # Causes whose amount is fitted.
 SCALED = (
     "sleep_one", "sleep_all", "sleep_middle", "sleep_layers", "spin_one", "loader", "loader_some",
     "more_work", "slow_kernels", "pageable", "scalars", "uneven", "uneven_in_turns", "garbage",
     "experts", "sleep_one_layer", "sleep_backward", "sleep_after", "work_backward", "uneven_some",
-    "fetched",
+    "fetched", "sleep_some", "saved",
 )  # fmt: skip
 
 
@@ -321,7 +333,7 @@ class Planted:
     def begin(self) -> None:
         """What comes before the forward pass."""
         self.step += 1
-        if self.is_on("sleep_one", "sleep_all"):
+        if self.is_on("sleep_one", "sleep_all") or (self.is_on("sleep_some") and self.now(_EVERY)):
             time.sleep(self.case.amount / 1e3)
         if self.is_on("spin_one"):
             end = time.perf_counter() + self.case.amount / 1e3
@@ -361,6 +373,21 @@ class Planted:
         if self.is_on("work_backward"):
             for _ in range(int(self.case.amount)):
                 torch.mm(self.matrix, self.matrix)
+
+    def saving(self) -> AbstractContextManager[object]:
+        """Keeps so many large activations of a forward pass in pageable memory."""
+        if not self.is_on("saved"):
+            return nullcontext()
+        left = math.ceil(self.case.amount)
+
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            nonlocal left
+            if not left or tensor.dim() != 3 or not 2**20 <= tensor.numel() < 2**23:
+                return tensor
+            left -= 1
+            return tensor.cpu()
+
+        return torch.autograd.graph.saved_tensors_hooks(pack, lambda held: held.to(self.device))
 
     def middle(self) -> None:
         """What comes between the forward and the backward pass."""
@@ -703,7 +730,7 @@ def main() -> None:
     began = time.monotonic()
     with suppress(ImportError):  # once for all processes; jobs that need them fail without
         importlib.import_module("torchvision.models")
-        for model in ("bert", "llama", "mistral", "t5"):
+        for model in ("bert", "llama", "mistral", "qwen2", "t5"):
             importlib.import_module(f"transformers.models.{model}.modeling_{model}")
     jobs = {
         job: cases(text)

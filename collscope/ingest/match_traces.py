@@ -148,7 +148,10 @@ def _notes(
         found.append(Diagnostic(Severity.NOTICE, "trace_without_rank", text, count=unranked))
     inferred = sum(g.identity == "inferred" for g in timeline.calls.groups)
     if inferred and len(given.traces) > 1:
-        text = "process groups that no trace names: inferred from collectives that end together"
+        text = (
+            "process groups without a name in the traces: found by collectives that end together. "
+            "Logs can still identify their communicators"
+        )
         found.append(Diagnostic(Severity.NOTICE, "group_inferred", text, count=inferred))
     pauses = timeline.steps.pauses
     if len(pauses):

@@ -595,14 +595,14 @@ class _Matching:
         observed_all = [c for c in self.matched.comms if c.nranks == len(c.members)]
         found = [
             (missing, Severity.DATA_LOSS, "observation_missing",
-             "calls that a rank with a log did not log: lines were lost, the rank stopped, or "
-             "lines appear twice in the other logs"),
+             "log entries that a rank lacks and other ranks have: lines were lost, the rank "
+             "stopped, or lines appear twice in the other logs"),
             (differs, Severity.ERROR, "ranks_disagree",
              "calls where a rank logged another operation, count, datatype or root"),
             (halves if observed_all else 0, Severity.DATA_LOSS, "transfer_half_missing",
              "transfers with only the Send or only the Recv logged"),
             (kernels - len(self.matched.kernel_calls), Severity.NOTICE, "kernel_without_call",
-             "kernels of traces, or of KL and KE lines, whose call is not in the logs, or is "
+             "kernels of traces, or of kernel lines in logs, whose call is not in the logs, or is "
              "ambiguous: their times belong to no class"),
         ]  # fmt: skip
         self.matched.diagnostics = _summed(self.matched.diagnostics) + [

@@ -319,9 +319,13 @@ def test_the_code_line_has_the_job_s_own_frames() -> None:
     )  # fmt: skip
     text = render_hang(found, "text")
     assert (
-        "Code: rank 2 made its different call in forward /job/model.py:30, called from"
+        "Code: rank 2 made the mismatched call in forward /job/model.py:30, called from"
         " <module> /job/train.py:9.\n"
     ) in text
     assert "AllReduce, call 4 of group 1 (ranks 0, … 63).\n" in text
+    inferred = "How sure: likely. The recorded calls differ; that rank 2 is wrong is inferred.\n"
+    assert inferred in text
+    certain = render_hang(replace(found, certainty="certain"), "text")
+    assert "\nHow sure: certain.\n" in certain
     alone = render_hang(replace(found, frames=found.frames[:1]), "text")
-    assert f"made its different call in all_reduce {torch}/c10d.py:3068.\n" in alone
+    assert f"made the mismatched call in all_reduce {torch}/c10d.py:3068.\n" in alone

@@ -509,9 +509,14 @@ def test_a_process_with_many_gpus_takes_no_rank_of_another_job(
     assert "several_jobs" in codes
     with reading(db_path) as connection:
         found = {finding.code: finding for finding in build_report(connection, "main").findings}
+    # 15 uses of 8 GPUs (7 of them have two processes) by 8 processes.
+    assert "At least one process used several GPUs." in found["several_jobs"].detail
     # Rank 0's only line is of call 3, those of ranks 2 and 5 are of calls 1 and 2.
     assert "ranks_stopped" not in found
-    assert "communicator 2 rank 0: 2; communicator 2 rank 2: 2;" in found["missing_calls"].detail
+    assert (
+        "Communicator 2: rank 0 lacks 2 entries, rank 2 lacks 2 entries,"
+        in found["missing_calls"].detail
+    )
 
 
 @pytest.mark.parametrize("missing", [None, 0, 3])

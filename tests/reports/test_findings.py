@@ -174,7 +174,9 @@ def test_environment_differs_by_value_or_by_absence() -> None:
     for finding in _found(store, "environment_differs"):
         assert finding.severity == "note"
         assert "hang" not in finding.advice
-    assert _only(store, "several_jobs").title.endswith("1 GPU used by several processes")
+    several = _only(store, "several_jobs")
+    assert several.title.endswith("1 GPU used by several processes")
+    assert "used several GPUs" not in several.detail  # no line names processes or GPUs
 
 
 def test_library_versions_differ_between_sources() -> None:
@@ -208,8 +210,8 @@ def test_missing_calls_are_counted_per_rank() -> None:
         store.deviation(call, 1, "missing", source_id=source, line=40 + call)
     store.diagnostic("data_loss", "observation_missing", count=3)
     finding = _only(store, "missing_calls")
-    assert finding.title == "3 log entries are only in the logs of other ranks"
-    assert "communicator 1 rank 1: 3" in finding.detail
+    assert finding.title == "logs lack 3 entries that the logs of other ranks have"
+    assert "Communicator 1: rank 1 lacks 3 entries" in finding.detail
     assert finding.evidence == (Evidence("a.log", 41, None),)
     assert _found(store, "data_loss") == []  # the same loss is not told twice
 
@@ -251,7 +253,7 @@ def test_a_rank_that_lacks_all_calls_from_one_on_has_stopped() -> None:
     assert finding.title == f"rank 1 stopped: {said}"
     assert finding.evidence == (Evidence("a.log", None, None),)
     detail = _only(store, "missing_calls").detail
-    assert detail == "Entries that only other ranks have: communicator 1 rank 1: 1."  # between
+    assert detail == "Communicator 1: rank 1 lacks 1 entry."  # between
     silent = StoreBuilder()
     _, comm = silent.group()
     # Without a log, of a trace: it may end before others.

@@ -84,8 +84,8 @@ def test_share_of_a_pasted_excerpt_is_the_guides() -> None:
     assert share.families[0].percent == pytest.approx(18.8206218040728, abs=1e-12)
     assert share.families[0].total_ns == 125_825_738_000
     assert (
-        "Collectives take at least 29.27 % of GPU time (denominator: the total that the profile "
-        "states, kernels and copies; the file is an excerpt of 3 rows)."
+        "Collectives take at least 29.27 % of GPU time (denominator: the profile's own "
+        "total of kernels and copies; the file holds only 3 of its rows)."
     ) in " ".join(render(report, "text").split())
 
 
@@ -556,10 +556,10 @@ def test_compute_ms_beside_waits_is_explained_under_extra_work() -> None:
         found = timeline_section(replace(report.timeline, ranks=ranks), extra_work)
         return " ".join(str(block) for section in found for block in section.blocks)
 
-    line = "beside a collective, and rank 0 has more time with both (hidden ms)."
+    line = "while a collective runs, and rank 0 has more of this overlap (hidden ms)."
     assert line in text(waits, busier)
-    assert "need not show" not in text(waits, busier, extra_work=())
-    assert "need not show" not in text(replace(waits, hidden_ns=20_000_000), busier)
+    assert "may not show" not in text(waits, busier, extra_work=())
+    assert "may not show" not in text(replace(waits, hidden_ns=20_000_000), busier)
 
 
 def test_a_wait_is_hidden_by_compute_where_little_of_the_collectives_is_exposed() -> None:

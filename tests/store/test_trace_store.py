@@ -647,6 +647,7 @@ def test_two_profiled_periods_in_one_file_are_told(db_path: Path, tmp_path: Path
     text = " ".join(report(db_path).split())
     assert "[warning] 1 pause in the traces of all ranks" in text
     assert "A step takes 1.00 ms with the profiler (mean of 2 steps on rank 0" in text
+    assert "so the first is not counted" not in text
     # Each part is of 2570 us, with three times 550 us of kernels.
     assert "The GPUs idle 35.8 %" in text
 

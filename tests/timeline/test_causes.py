@@ -143,6 +143,26 @@ def test_a_host_that_stops_is_late() -> None:
     assert cause.cost.high > cause.cost.low
 
 
+def test_only_kernels_that_compute_follow_the_clock_of_the_gpu() -> None:
+    """Without the pause the GPU computes four times as much of the time: it may be at its cap.
+
+    There its clock is 1.19 times as low, so that 3.15 ms of kernels last 0.6 ms longer. The value
+    is in the middle. What moves data lasts as long as before.
+    """
+    kernels_ms = LAYERS * (150 + 5 * 1.5) / 1000
+
+    def value(name: str) -> float:
+        traces = [
+            replace(trace, names=(name, *trace.names[1:]))
+            for trace in _job(pause_ns=12 * MS).traces()
+        ]
+        (cause,) = diagnose(analyse(traces), Facts(), steps=STEPS)[0].causes
+        return cause.cost.value
+
+    copying = "void at::native::vectorized_elementwise_kernel<4>"
+    assert value(copying) - value("gemm") == pytest.approx(0.19 * kernels_ms / 2, rel=0.05)
+
+
 def test_a_host_that_waits_for_a_place_in_the_queue_does_not_hide_a_late_one() -> None:
     """Rank 1's host pauses for 12 ms a step. That of rank 0 is 30 ms ahead: its queue is full, and
     its last launch of each step lasts those 12 ms."""
@@ -285,6 +305,21 @@ def test_kernels_that_last_longer_at_changing_places_have_a_slow_gpu() -> None:
     assert (cause.cause, cause.ranks) == ("slow_gpu", (1,))
 
 
+def test_kernels_that_data_make_longer_or_shorter_have_no_slow_gpu() -> None:
+    """Of three kernels of rank 1 two last half as long again, one a third; each step others do.
+
+    In the mean they last a tenth longer than those of rank 0.
+    """
+    job = Job(2, host_work=20 * US)
+    for step in range(STEPS):
+        for rank in range(2):
+            for layer in range(LAYERS):
+                shorter = (layer + step) % 3 == 0
+                job.compute(rank, 150 * US * (2 if shorter else 9) // 6 if rank else 150 * US)
+        job.collective((0, 1), 100 * US)
+    assert _diagnosis(job).causes == ()
+
+
 @pytest.mark.parametrize(
     ("launch_ns", "pause_ns", "factor", "named"),
     [(1000 * US, 0, 1, False), (0, 12 * MS, 1, True), (0, 0, 4, True)],
@@ -306,6 +341,19 @@ def test_one_long_step_is_a_cause_if_something_is_done_in_it(
         job.collective((0, 1), 100 * US)
     found = _diagnosis(job)
     assert [c.cause for c in found.causes] == ["periodic"] * named
+
+
+def test_two_models_in_turns_are_no_long_steps() -> None:
+    """20 kernels of 0.1 ms and 20 others of 0.3 ms, with a collective behind each of both."""
+    job = Job(2, host_work=20 * US)
+    for step in range(2 * STEPS):
+        for rank in range(2):
+            for _ in range(LAYERS):
+                job.compute(rank, 300 * US if step % 2 else 100 * US)
+                job.rows[rank][-1].name = 2 * (step % 2)
+        job.collective((0, 1), 100 * US)
+    found, _ = diagnose(analyse(job.traces()), Facts(), steps=2 * STEPS)
+    assert found.causes == ()
 
 
 def _blocking_traces(kernels: int = 40) -> list[TraceFile]:

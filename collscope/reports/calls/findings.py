@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from collscope.model import Op
 from collscope.reports.calls.answer import ClassRow, compact_ranges
@@ -37,12 +38,16 @@ def missing_ranks(report: Report) -> Iterable[Finding]:
     source = "log" if logged else "trace or recording"
     which = "the logs" if logged else "the traces or recordings"
     where = " (NCCL_DEBUG_FILE with %h and %p, on every host)" * logged
+    waiting = "" if logged else "waiting, "
     right = (
-        ", and calls that only these ranks make. Without them, counts and bytes are lower bounds"
+        "calls that only the missing ranks make. Without them, counts and bytes are lower bounds"
     )
     if calls_lost(report):
-        right = ", and the calls that are lost in the ingested sources"
-    advice = f"Ingest {which} of all ranks{where} to see waiting and disagreement{right}."
+        right = "the calls that are lost in the ingested sources"
+    advice = (
+        f"Ingest {which} of all ranks{where} to see {waiting}calls that differ between ranks, and "
+        f"{right}."
+    )
     yield Finding(
         severity="warning",
         code="missing_ranks",
@@ -59,14 +64,14 @@ def missing_calls(report: Report) -> Iterable[Finding]:
     if not rows:
         return
     lines = sum(row.calls for row in rows)
+    entry = ("entry", "entries") if _logged(report) else ("call", "calls")
     named = "; ".join(
-        f"communicator {row.comm_id} rank {row.rank}: {row.calls}" for row in rows[:MOST_EVIDENCE]
+        f"communicator {comm}: "
+        + ", ".join(f"rank {row.rank} lacks {count(row.calls, *entry)}" for row in of_comm)
+        for comm, of_comm in groupby(rows[:MOST_EVIDENCE], key=lambda row: row.comm_id)
     )
-    more = f"; and {len(rows) - MOST_EVIDENCE} more" if len(rows) > MOST_EVIDENCE else ""
-    title = (
-        f"{count(lines, 'log entry', 'log entries')} {are(lines)} only in the logs of other ranks"
-    )
-    missing = "Entries that only other ranks have"
+    more = f"; and {count(len(rows) - MOST_EVIDENCE, 'more rank')}" * (len(rows) > MOST_EVIDENCE)
+    title = f"logs lack {count(lines, *entry)} that the logs of other ranks have"
     damaged = "Check the damaged lines under Coverage. " * any(
         source.damaged for source in report.coverage.sources
     )
@@ -76,7 +81,6 @@ def missing_calls(report: Report) -> Iterable[Finding]:
     )
     if not _logged(report):
         title = f"{count(lines, 'call')} {are(lines)} missing in traces or recordings of ranks"
-        missing = "Missing calls"
         advice = (
             "These ranks began or ended at different calls, or lost some. A missing call "
             "looks the same as a rank that stopped."
@@ -85,7 +89,7 @@ def missing_calls(report: Report) -> Iterable[Finding]:
         severity="warning",
         code="missing_calls",
         title=title,
-        detail=f"{missing}: {named}{more}.",
+        detail=f"{named[0].upper()}{named[1:]}{more}.",
         advice=advice,
         evidence=_lines(rows),
     )
@@ -160,7 +164,7 @@ def communicators_inferred(report: Report) -> Iterable[Finding]:
         title=f"{count_of(len(rows), len(report.communicators), 'communicator')} {are(len(rows))}"
         " inferred",
         detail=f"Communicator{'s' * (len(rows) > 1)} {ids}: no INIT line names their ranks, so "
-        "collscope grouped the ranks whose calls match, though some calls may be missing.",
+        "collscope grouped ranks whose calls match, apart from calls that a log lacks.",
         advice=f"Log with NCCL_DEBUG_SUBSYS=INIT,COLL, so that {known}communicators are joined by"
         " their id.",
     )

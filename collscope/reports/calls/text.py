@@ -251,10 +251,13 @@ def communicators(rows: Sequence[CommunicatorRow]) -> Iterable[str | Table]:
     )
     if several:
         yield "Communicators of equal shape, parent and calls share a line; each: of each of them."
+    firsts = [group[0] for group in shown]
+    if any(row.world_ranks and row.ranks_seen < (row.nranks or 0) for row in firsts):
+        yield "world ranks: only those that the sources cover."
     if any(row.matched_by == "inferred" for row in rows):
         yield (
-            "inferred: no record names the ranks, so collscope grouped the ranks whose calls "
-            "match, though some calls may be missing."
+            "inferred: no record names the ranks, so collscope grouped ranks whose calls match, "
+            "apart from calls that a source lacks."
         )
     if len(groups) > _MOST_COMMUNICATORS:
         yield f"{count(len(groups) - _MOST_COMMUNICATORS, 'more line')} not shown."

@@ -11,7 +11,7 @@ from collscope.errors import UsageError
 from collscope.model.note import noted
 from collscope.reports.check.answer import Check, ClassVerdict
 from collscope.reports.check.ci import github, junit
-from collscope.reports.check.verdict_text import scope_words, why
+from collscope.reports.check.verdict_text import reasons, scope_words, why
 from collscope.reports.rendering.formats import READABLE, in_words, to_readable
 from collscope.reports.rendering.layout import (
     NUMBER,
@@ -62,15 +62,15 @@ def verdict_line(check: Check) -> str:
 
 def _check_sections(check: Check) -> list[Section]:
     head = [
-        why(check.decision),
+        *reasons(check.decision),
         scope_words(check),
+        *([] if check.traced is None else [runs_words(check.traced)]),
         *map(note_sentence, check.notes),
     ]
     sections = [Section("", tuple(head))]
     names = heading_names((check.baseline, check.current), ("baseline", "current"))
     if check.traced is not None:
-        head.insert(2, runs_words(check.traced))
-        sections = [Section("", tuple(head)), *step_sections(check.traced, names, judged=True)]
+        sections += step_sections(check.traced, names, judged=True)
     if check.classes:
         legend = _LEGEND.format(
             *names.values(),

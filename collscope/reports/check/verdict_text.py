@@ -24,26 +24,28 @@ from collscope.reports.rendering.class_words import class_phrase
 from collscope.reports.rendering.step_words import measure_steps
 from collscope.reports.tolerances import WIDEST_PERCENT
 from collscope.stats import ENOUGH_ROUNDS, Effect
-from collscope.timeline.tolerances import HOST_STARTS, STARTS
+from collscope.timeline.tolerances import HOST_STARTS, STARTS, SURE
 from collscope.units import count, count_of, figure
 
 _TOTAL = "All compared classes together, weighted by their time,"
 _NAMED = 3  # classes that a sentence names
+_SURE = f"{50 * (1 + SURE):g} %"  # on one side
 _FIRST_STEPS = 10  # of a recording whose noise is not known yet
 
 
 def why(decision: Decision) -> str:
     """Sentences on a verdict: its reason, and what it leaves out."""
-    return " ".join(_reasons(decision))
+    return " ".join(reasons(decision))
 
 
-def _reasons(decision: Decision) -> list[str]:
-    sentences = [_head(decision)]
+def reasons(decision: Decision) -> list[str]:
+    """The same in paragraphs, one for each subject."""
+    sentences = _head(decision)
     judged, step = decision.judged, decision.step
     if step is not None and step.same:
         return sentences
     if step is not None and decision.reason is not Reason.STEP:
-        sentences.append(step_words(step, remedy=decision.verdict is not Verdict.REGRESSION))
+        sentences += _on_step(step, remedy=decision.verdict is not Verdict.REGRESSION)
         if decision.verdict is Verdict.REGRESSION:
             sentences.append("Slower collectives fail the check even if the step is not slower.")
     elif step is not None and (step.slower or step.faster):
@@ -64,7 +66,14 @@ def _reasons(decision: Decision) -> list[str]:
     return sentences
 
 
-def _head(d: Decision) -> str:  # noqa: PLR0911 - one for each reason
+def _head(d: Decision) -> list[str]:
+    if d.reason is Reason.STEP:
+        assert d.step is not None
+        return _on_step(d.step)
+    return [_reason(d)]
+
+
+def _reason(d: Decision) -> str:  # noqa: PLR0911 - one for each reason
     match d.reason:
         case Reason.BROKEN:
             assert d.broken is not None
@@ -97,9 +106,9 @@ def _head(d: Decision) -> str:  # noqa: PLR0911 - one for each reason
                 f"Every class is faster than {d.system} can be. The system, the ranks or the"
                 " measurement is wrong."
             )
-        case Reason.STEP | Reason.RANKS:
+        case Reason.RANKS:
             assert d.step is not None
-            return step_words(d.step) if d.reason is Reason.STEP else _ranks_lacking(d.step)
+            return _ranks_lacking(d.step)
         case _:
             return _WITHOUT_CLASSES[d.reason]
 
@@ -130,36 +139,49 @@ def _total(reason: Reason, total: Effect) -> str:
     return f"No change is {what}."
 
 
-def step_words(step: JudgedStep, *, remedy: bool = True) -> str:
+def step_words(step: JudgedStep) -> str:
     """Sentences on the step of two traced runs: its change, or why that is unknown and a remedy."""
+    return " ".join(_on_step(step))
+
+
+def _on_step(  # noqa: PLR0911 - one for each outcome
+    step: JudgedStep, *, remedy: bool = True
+) -> list[str]:
+    """What is known of the step, why that gives no verdict, and what to do about it."""
+    (first, _), (other, _) = step.steps
     few = " and ".join(f"'{run}' has {count(steps, 'step')}" for run, steps in step.steps)
     if step.same:
-        return "Both runs hold the same recording, so nothing changed."
+        return ["Both runs hold the same recording, so nothing changed."]
     if step.ratio is None or step.low is None or step.high is None:
-        return f"The noise of the step is unknown: {few}. Record {_FIRST_STEPS} steps of each run."
+        return [
+            f"The noise of the step is unknown: {few}. Record {_FIRST_STEPS} steps of each run."
+        ]
     recorded = ""
     if step.recorded is not None and f"{step.recorded:.2f}" != f"{step.ratio:.2f}":
-        recorded = f"; {step.recorded:.2f} as recorded with the profiler"
-    became = (
-        f"takes {step.ratio:.2f} times as long (95 %: {step.low:.2f} to {step.high:.2f}{recorded})"
+        recorded = f"; as recorded, {step.recorded:.2f} times"
+    known = (
+        f"Estimated without the profiler, a step of '{other}' takes {step.ratio:.2f} times as long"
+        f" as a step of '{first}' (95 %: {step.low:.2f} to {step.high:.2f}){recorded}."
     )
-    if step.slower or step.faster:
-        limit = f" The limit is {100 * step.threshold:g} % (--total-threshold)." * step.slower
-        return f"The step is {'slower' if step.slower else 'faster'}: it {became}.{limit}"
+    percent = f"{100 * step.threshold:g} %"
+    if step.slower:
+        return [f"The step is slower. {known} The limit is {percent} (--total-threshold)."]
+    if step.faster:
+        return [f"The step is faster. {known}"]
     if step.doubt is not None:
-        faster = f", or {100 * (1 - step.low):.0f} % faster" if round(step.low, 2) < 1 else ""
-        slower = f"The step {became}. It may be up to {100 * (step.high - 1):.0f} % slower{faster}."
+        doubt = f"may be up to {100 * (step.high - 1):.0f} % slower"
         if step.low > 1 + step.threshold:
-            slower = f"The step {became}. It is slower, but not surely enough to fail."
-        return f"{slower} {_step_remedy(step, few)}" if remedy else slower
+            doubt = f"is slower, but a slowdown of more than {percent} is less than {_SURE} certain"
+        if not remedy:
+            return [f"{known} It {doubt}."]
+        reason, todo = _step_remedy(step, few)
+        return [known, f"No verdict: the step {doubt}. {reason}", *filter(None, (todo,))]
     if not step.low <= 1 <= step.high:
-        return (
-            f"The step {became}. A change of more than {100 * step.threshold:g} % is not certain."
-        )
-    return f"The step did not change beyond the noise: it {became}."
+        return [f"{known} A change of more than {percent} is less than {_SURE} certain."]
+    return [f"The step did not change beyond the noise. {known}"]
 
 
-def _step_remedy(step: JudgedStep, few: str) -> str:
+def _step_remedy(step: JudgedStep, few: str) -> tuple[str, str]:
     """Why a step may be slower than the gate allows, and which recording would decide it."""
     (first, _), (other, _) = step.steps
     assert step.high is not None
@@ -167,20 +189,27 @@ def _step_remedy(step: JudgedStep, few: str) -> str:
     accept = _accept(wider) if wider <= WIDEST_PERCENT else ""
     if step.doubt is Doubt.SPREAD:
         if step.enough is None:
-            return f"{few}. Their noise is too large for any number of steps.{accept}"
-        return f"{few}, too few for their noise. Record {step.enough} steps of each run.{accept}"
+            return f"{few}. Their noise is too large for any number of steps.", accept.lstrip()
+        return (
+            f"{few}, too few for their noise.",
+            f"Record {step.enough} steps of each run.{accept}",
+        )
     if step.doubt is Doubt.ASSUMED:
         return (
             f"Each recording has {100 * STARTS:.0f} % run-to-run variation, however many steps it"
-            f" has.{accept}"
+            " has.",
+            accept.lstrip(),
         )
-    reason = "The profiler overhead on the hosts is unknown."
+    reason = "The largest uncertainty is the profiler's overhead on the hosts."
     if step.doubt is Doubt.HOSTS:
         reason = (
-            "The step depends on the speed of the hosts, which varies from run to run by about"
-            f" {100 * HOST_STARTS:.0f} %."
+            "The largest uncertainty is host work, which varies by about"
+            f" {100 * HOST_STARTS:.0f} % from run to run."
         )
-    return f"{reason} More steps would not help. {measure_steps(step.store, first, other)}{accept}"
+    return (
+        f"{reason} More steps would not help.",
+        f"{measure_steps(step.store, first, other)}{accept}",
+    )
 
 
 def no_result_words(found: Sequence[NoResult]) -> str:

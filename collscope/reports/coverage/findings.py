@@ -21,10 +21,8 @@ _SEVERAL = {
     "several_jobs": (
         "more than one job in this run: {} used by several processes",
         "GPU",
-        "Each of these GPUs was used by several processes, for separate communicators. Section Run "
-        "may still count no more processes than GPUs: one process can use several GPUs. "
-        "Calls, bytes and settings below cover all these jobs (or starts of one job) "
-        "together.",
+        "Each of these GPUs was used by several processes, for separate communicators.{} Calls, "
+        "bytes and settings below cover all these jobs (or starts of one job) together.",
     ),
     "rank_traced_twice": (
         "two jobs or periods in this run: {} left out",
@@ -115,11 +113,14 @@ def several_jobs(report: Report) -> Iterable[Finding]:
     for row in report.coverage.diagnostics:
         if row.code in _SEVERAL:
             title, counted, detail = _SEVERAL[row.code]
+            # As many processes would not suffice if each used one GPU.
+            processes, gpus = report.header.processes, report.header.gpus or 0
+            few = row.count <= gpus and 1 < processes < gpus + row.count
             yield Finding(
                 severity="warning",
                 code=row.code,
                 title=title.format(count(row.count, counted)),
-                detail=detail,
+                detail=detail.format(" At least one process used several GPUs." * few),
                 advice="Give each job and each profiled period its own run (--run NAME).",
             )
 

@@ -32,7 +32,7 @@ def run_section(report: Report) -> Iterable[str | Table]:
     known = header.ranks or header.processes or header.gpus or header.hosts
     yield (
         f"Run {header.run}: {count(header.ranks, 'rank')}{which}, "
-        f"{count(header.processes or None, 'process', 'processes')}, {_gpus(header)}, "
+        f"{count(header.processes or None, 'process', 'processes')}, {_gpus(report)}, "
         f"hosts {', '.join(header.hosts) or 'unknown'}."
         if known
         else f"Run {header.run}: its sources do not name ranks, processes, GPUs or hosts."
@@ -54,11 +54,14 @@ def library_words(header: Header) -> list[str]:
     ]
 
 
-def _gpus(header: Header) -> str:
+def _gpus(report: Report) -> str:
+    header = report.header
     names = " and ".join(header.gpu_names)
     if header.gpus is None and names:
         return f"GPUs: {names}"
-    return count(header.gpus, "GPU") + f" ({names})" * bool(names)
+    shared = (row.count for row in report.coverage.diagnostics if row.code == "several_jobs")
+    about = [*([names] if names else []), *(f"{n} used by several processes" for n in shared)]
+    return count(header.gpus, "GPU") + f" ({'; '.join(about)})" * bool(about)
 
 
 def coverage_section(report: Report) -> Iterable[str | Table]:

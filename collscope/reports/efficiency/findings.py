@@ -132,6 +132,7 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
     if not kernels:
         return
     share = sum(kernel.share for kernel in kernels)
+    one = len(kernels) == 1
     # what is left when transfers run at the roof, and when they are three times slower
     most, least = (
         sum(k.share * max(0.0, 1 - factor * k.roof_ns / k.mean_ns) for k in kernels)
@@ -139,8 +140,8 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
     )
     parts = [f"{100 * part:.1f}" for part in (least, most)]
     ends = (
-        f" The range: {parts[1]} if transfers run at reachable speed, {parts[0]} if they take "
-        f"{SKEW_FACTOR:g} times as long."
+        f" The range: {parts[1]} points if transfers take the reachable time, {parts[0]} if they "
+        f"take {SKEW_FACTOR:g} times that."
     ) * (parts[0] != parts[1])
     listed = "; ".join(
         f"{k.name.partition('(')[0]}: mean {k.mean_ns / 1000:.0f} us, "
@@ -153,9 +154,10 @@ def skew_dominated(report: Report) -> Iterable[Finding]:
         title=f"{count(len(kernels), 'collective kernel')} take{'s' * (len(kernels) == 1)} "
         f"{100 * share:.1f} % of GPU time; {' to '.join(dict.fromkeys(parts))} percentage points "
         "of this are waiting, contention or slow transfer",
-        detail=f"{listed}. At more than {SKEW_FACTOR:g} times, transfer at full speed cannot "
-        "explain the time: the kernel waits, shares the GPU, or uses a slow setting (few channels, "
-        f"an unsuitable protocol).{ends}",
+        detail=f"{listed}. For slower links, collscope allows {SKEW_FACTOR:g} times the reachable "
+        f"time. {'This kernel takes' if one else 'These kernels take'} longer, so "
+        f"{'it waits, shares' if one else 'they wait, share'} the GPU, or use{'s' * one} a slow "
+        f"setting (few channels, an unsuitable protocol).{ends}",
         advice="Trace all ranks, or measure the classes alone with collscope replay, to find out "
         "which of these it is.",
     )
@@ -189,9 +191,9 @@ def skew_dominated_classes(report: Report) -> Iterable[Finding]:
     yield Finding(
         severity="warning",
         code="skew_dominated",
-        title=f"{count_of(len(rows), timed, 'timed class', 'timed classes')}"
-        f" take{'s' * (len(rows) == 1)} over {SKEW_FACTOR:g} times the reachable time in the job: "
-        "waiting or contention",
+        title=f"in the job, {count_of(len(rows), timed, 'timed class', 'timed classes')}"
+        f" take{'s' * (len(rows) == 1)} over {SKEW_FACTOR:g} times "
+        f"{'its' if len(rows) == 1 else 'their'} reachable time: waiting or contention",
         detail=f"{listed}.",
         advice=f"{_VERDICT_FIRST if _late_by_verdict(report) else _BALANCE} Faster collectives "
         f"help {which} little.",

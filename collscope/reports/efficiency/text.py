@@ -26,6 +26,7 @@ from collscope.reports.rendering.layout import (
     Table,
     cell,
     legend,
+    on_ranks,
     percent,
     scaled,
     table,
@@ -34,6 +35,7 @@ from collscope.reports.rendering.layout import (
 from collscope.reports.rendering.origin import Origin, origin
 from collscope.reports.rendering.share_words import fraction_words
 from collscope.reports.report.answer import Report
+from collscope.reports.tolerances import SKEW_FACTOR
 from collscope.roofline.workload import IMPOSSIBLE
 from collscope.units import count, decimals, format_size
 
@@ -90,11 +92,12 @@ def gain_sentences(report: Report) -> Iterable[str]:
 
 def _scope(report: Report, shorter: str) -> str:
     """How the gain `shorter`, the verdict's costs and a prediction differ."""
-    estimate = f"The {shorter} is a sum over all classes."
+    estimate = f"This {shorter} adds up the classes."
     if any(entry.ms_per_step.value for entry in report.verdict):
         return (
-            f"{estimate} collscope predict simulates a step with all of them at reachable speed; "
-            "the verdict simulates a step without the cause that it names."
+            f"{estimate} It can differ from collscope predict, which simulates a step with all "
+            "classes at reachable speed, and from the verdict, which simulates a step without the "
+            "named cause."
         )
     return f"{estimate} collscope predict simulates such a step, which is more exact."
 
@@ -174,9 +177,7 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         # Next to classes with a time, one without adds nothing.
         timed = [row for row in shown if row.measured_ns is not None] or shown
         yield from _classes(timed, judged_run)
-        if len(shown) > len(timed):
-            untimed = count(len(shown) - len(timed), "more class", "more classes")
-            yield f"{untimed} without a time: not in the traces, not measured (collscope replay)."
+        yield from _untimed(len(shown) - len(timed))
         if not report.classes and judged_run.classes_total > len(judged_run.classes):
             more = count(
                 judged_run.classes_total - len(judged_run.classes),
@@ -192,12 +193,15 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
     # Where traces time the classes, their kernels show nothing more, unless one takes too long.
     if any(kernel.skewed or not traced for kernel in judged_run.kernels):
         yield _kernel_table(judged_run.kernels)
+        unjudged = (
+            " (-: the kernel serves smaller messages, too, and its mean is short enough for the "
+            "largest)"
+        ) * any(kernel.several_sizes and not kernel.skewed for kernel in judged_run.kernels)
         yield (
             "mean us: over all ranks and profiles. largest message: the largest that the kernel "
-            "serves. reachable us: the time of that message at reachable speed (-: not judged; the "
-            "kernel serves several sizes, and its mean would not be too long for the largest). "
-            "too long: the mean is over 3 times reachable us and, where the class of that message "
-            "was measured, also over twice that measured time."
+            f"serves. reachable us: its time at reachable speed{unjudged}. too long: mean / "
+            f"reachable is over {SKEW_FACTOR:g}, and the mean is over twice the measured time of "
+            "that message, where there is one."
         )
         yield from (
             f"{kernel.name.partition('(')[0]}: {largest_message(kernel)}."
@@ -213,6 +217,16 @@ def judgement(report: Report) -> Iterable[str | Item | Table]:
         for note in judged_run.notes
         if note.code != "no_ceiling" or note.values["why"] not in stated
     )
+
+
+def _untimed(classes: int) -> Iterable[str]:
+    """That some classes are not in the table, which has those with a time."""
+    if classes:
+        have, they, them = ("has", "it is", "it") if classes == 1 else ("have", "they are", "them")
+        yield (
+            f"{count(classes, 'more class', 'more classes')} {have} no time, because {they} "
+            f"neither in traces nor measured. collscope replay can measure {them}."
+        )
 
 
 _CLASS_COLUMNS = [
@@ -258,7 +272,7 @@ def _classes(rows: Sequence[JudgedClass], judged_run: Judgement) -> Iterable[str
         if any(row.measured_ns is not None and not row.in_job for row in rows):
             time = f"median{label}"
             time += ", or the mean transfer in the job" * any(row.in_job for row in rows)
-        yield legend(
+        yield on_ranks(shown) + legend(
             shown,
             {
                 "calls": "of all sources, timed or not",
@@ -274,7 +288,7 @@ def _classes(rows: Sequence[JudgedClass], judged_run: Judgement) -> Iterable[str
         cells = [_measured_cells(row) for row in rows]
         shown = _without_the_only_roof(table(_MEASURED_COLUMNS, cells, origins), roofs)
         yield shown
-        yield legend(shown, {"measured us": f"median{label}", **_SPEED_MEANINGS})
+        yield on_ranks(shown) + legend(shown, {"measured us": f"median{label}", **_SPEED_MEANINGS})
     if len(roofs) == 1:
         yield f"Reachable speeds: {_source_words(roofs.pop(), named=judged_run.named)}."
     yield from _ranges(rows)
@@ -428,7 +442,7 @@ def largest_message(kernel: ProfileKernel) -> str:
             f"RCCL's stock MSCCL algorithms use it for at most {size} (if no other algorithm files "
             "are used)"
         )
-    return f"its largest message ({size}) is of class {kernel.served_class}"
+    return f"its largest message is of {size}, as in class {kernel.served_class}"
 
 
 def _kernel_table(rows: Sequence[ProfileKernel]) -> Table:

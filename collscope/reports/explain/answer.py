@@ -192,4 +192,5 @@ def explained(
 
 def _named(key: CollectiveClass) -> str:
     size = "" if key.size_bytes is None else f" {format_size(key.size_bytes)}"
-    return f"{key.kind} x{key.nranks}{size}"
+    ranks = "" if key.nranks is None else f" on {count(key.nranks, 'rank')}"
+    return f"{key.kind}{size}{ranks}"

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import hypot, log
 
-from collscope.reports.explain.answer import Explained
+from collscope.reports.explain.answer import Explained, ExplainedRun
 from collscope.reports.rendering.cause_words import cause_title, evidence, kernel, remedy
 from collscope.reports.rendering.class_words import inferred_groups
 from collscope.reports.rendering.csv import to_csv
 from collscope.reports.rendering.formats import in_format
 from collscope.reports.rendering.layout import NUMBER, TEXT, Section, Table, table
 from collscope.reports.rendering.page import Extras, Fact
-from collscope.reports.rendering.step_words import measure_steps, without_profiler
+from collscope.reports.rendering.step_words import (
+    UNPROFILED_UNKNOWN,
+    WITHOUT_PROFILER,
+    measure_steps,
+)
 from collscope.timeline.explanation.explain import ExplainedPart
 from collscope.timeline.tolerances import HOST_STARTS, STARTS
 from collscope.units import count, format_size
@@ -25,10 +29,11 @@ _PARTS = {
     "profiler": "profiler overhead",
     "remainder": "unexplained",
 }
+_ROWS = _PARTS | {"host": "host speed, all ranks", "compute": "compute kernels, all ranks"}
 _DOUBTS = {
     "hosts": "host speed without the profiler",
     "order": "order of the swaps",
-    "remainder": "the unexplained time",
+    "remainder": "unexplained time may belong here",
     "ranks": "which ranks changed",
     "slowdown": "slowdown of overlapped compute",
     "starts": "run-to-run variation",
@@ -40,14 +45,8 @@ _TRANSFER = (
     "us: transfer of a call, as in collscope check. It is the mean in each step, then the median "
     "over the steps."
 )
-_WHAT_PARTS_ARE = (
-    "host speed, compute kernels: only changes that all ranks share. Kernel times are as if no"
-    " collective ran beside them. collectives: transfers without waiting, and how much they slow"
-    " down compute. differences between ranks: what changed on some ranks more than on others, such"
-    " as slower kernels on one rank, with the waiting for these ranks."
-)
 _MIXED = "A row of unknown size mixes calls of several sizes."
-_OF_A_STEP = "launches, ms: of one step; ms is the summed time of these launches."
+_OF_A_STEP = "launches, ms: of one step; ms is the summed time of these launches, as recorded."
 # Parts smaller than this share of the largest one, or of the step, are left to the table.
 _NOTABLE, _SMALL = 0.2, 0.01
 _OTHER_BLOCKS = log(1.25)  # kernels with so many more blocks come from another setting
@@ -94,11 +93,14 @@ def _sections(explanation: Explained) -> list[Section]:
         _part_table(explanation),
         *_meanings(explanation),
     )
+    sections = [Section("", head)]
     advice = tuple(_advice(explanation))
-    sections = [Section("", head), *([Section("What would narrow the ranges", advice)] if advice
-                                     else ())]  # fmt: skip
+    if advice:
+        sections.append(Section("What would narrow the ranges", advice))
     if explanation.kernels:
-        sections.insert(1, Section("Kernels that differ", (_kernel_table(explanation), _OF_A_STEP)))
+        sections.append(
+            Section("Kernels that differ", (_kernel_table(explanation), _kernels_note(explanation)))
+        )
     sections.append(Section("Basis", tuple(_basis(explanation))))
     if explanation.classes:
         mixed = any(c.collective_class.size_bytes is None for c in explanation.classes)
@@ -116,8 +118,10 @@ def _answer(explanation: Explained) -> Iterator[str]:
     yield (
         f"A step of '{other.run}' is {than if difference else 'as long as'} a step of"
         f" '{one.run}': {other.step_ns / 1e6:.2f} ms against {one.step_ns / 1e6:.2f} ms"
-        f" ({100 * difference / one.step_ns:+.1f} %)." + (f" {parts}" if parts else "")
+        f" ({100 * difference / one.step_ns:+.1f} %), as recorded with the profiler."
+        + (f" {parts}" if parts else "")
     )
+    yield from _estimated(explanation)
     for found in explanation.causes:
         ms = found.cause.cost
         sure = "Certain cause" if found.cause.certain else "Likely cause"
@@ -142,6 +146,21 @@ def _answer(explanation: Explained) -> Iterator[str]:
         )
 
 
+def _estimated(explanation: Explained) -> Iterator[str]:
+    """How long the second step takes without the profiler."""
+    ratio = explanation.unprofiled_ratio
+    if ratio is None:
+        yield UNPROFILED_UNKNOWN
+        return
+    one, other = explanation.first.run, explanation.second.run
+    open_ended = ratio.low <= 1 <= ratio.high
+    unsure = ", so it may be longer or shorter" if open_ended else ""
+    yield (
+        f"Estimated without the profiler, a step of '{other}' takes {ratio.low:.2f} to"
+        f" {ratio.high:.2f} times as long as a step of '{one}' (95 %){unsure}."
+    )
+
+
 def _kernel_table(explanation: Explained) -> Table:
     one, other = explanation.first.run, explanation.second.run
     return table(
@@ -158,33 +177,49 @@ def _meanings(explanation: Explained) -> Iterator[str]:
     yield from _profiler_or_host(explanation)
     yield (
         f"ms a step: how much longer (+) or shorter (-) a step of '{one.run}' becomes with that"
-        f" part of '{other.run}'. The parts and the unexplained time add up to the difference."
-        " low to high: estimated range of the part (docs/compare-and-check.md)."
+        f" part of '{other.run}'. The rows above 'difference' add up to it. low to high:"
+        " estimated range (docs/compare-and-check.md)."
     )
+    unknown = _slowdown_unknown(explanation)
+    yield "host speed, all ranks: changes of host work between launches that all ranks share."
     yield (
-        f"{_WHAT_PARTS_ARE} profiler overhead: how much more the profiler lengthens a step of"
-        f" '{other.run}' than a step of '{one.run}'."
+        "compute kernels, all ranks: changes of kernel times that all ranks share,"
+        f" {'with' if unknown else 'without'} slowdown by collectives."
     )
-    if any(p.widest == "remainder" for p in explanation.parts):
-        yield "the unexplained time, as source of a range: it may belong to this part."
-    if explanation.causes:
-        yield (
-            "A cause has no row of its own. Work that only one run does (calls, kernels, host"
-            " waits) counts as 'unexplained'; what this work does to the rest of the step is in the"
-            " other rows. So 'unexplained' can be less than the cause costs."
-        )
+    slowdown = "" if unknown else ", and how much they slow down compute"
+    yield f"collectives: transfers without waiting{slowdown}."
+    yield (
+        "differences between ranks: host work and kernels that changed on some ranks more than on"
+        " others, with the waiting for these ranks."
+    )
     (profiler,) = (p for p in explanation.parts if p.part == "profiler")
-    if profiler.ns == profiler.low_ns == profiler.high_ns == 0:
-        yield "Profiler overhead is 0 here, because faster hosts would shorten neither step."
+    zero = profiler.ns == profiler.low_ns == profiler.high_ns == 0
     yield (
-        f"Both steps were recorded with the profiler: '{one.run}' is the mean of"
-        f" {count(one.steps, 'step')}, '{other.run}' of {count(other.steps, 'step')}."
+        f"profiler overhead: how much more the profiler lengthens a step of '{other.run}' than a"
+        f" step of '{one.run}'."
+        + " It is 0 here, because faster hosts would shorten neither step."
+        * zero
     )
-    ratio = explanation.unprofiled_ratio
-    yield without_profiler(
-        [(r.run, r.unprofiled_low_ns / 1e6, r.unprofiled_high_ns / 1e6) for r in (one, other)],
-        [None if ratio is None else (ratio.low, ratio.high)],
+    cause = " A named cause has no row of its own: it can be spread over several rows."
+    yield (
+        "unexplained: what the other rows leave over. Work that only one run does (calls, kernels,"
+        " host waits) counts here; its effect on other work counts in the other rows."
+        + cause
+        * bool(explanation.causes)
     )
+
+
+def _kernels_note(explanation: Explained) -> str:
+    if _slowdown_unknown(explanation):
+        return _OF_A_STEP
+    return (
+        f"{_OF_A_STEP} This includes slowdown by collectives; the row 'compute kernels' does not."
+    )
+
+
+def _slowdown_unknown(explanation: Explained) -> bool:
+    """Whether neither run shows how much collectives slow down compute."""
+    return explanation.first.slowdown is None and not explanation.slowdown_assumed
 
 
 def _profiler_or_host(explanation: Explained) -> Iterator[str]:
@@ -280,7 +315,7 @@ def _narrowed_by(explanation: Explained, doubt: str) -> str:
     sizes = "" if all(cpu) else ", with CPU activities, which hold the sizes"
     return {
         "hosts": (
-            "the profiler slows the hosts. The recordings do not show by how much. Host speed also"
+            "the profiler slows the hosts. The recordings do not show by how much. Host work also"
             f" varies by about {100 * HOST_STARTS:.0f} % from run to run. {light}"
             f"{measure_steps(explanation.store, one.run, other.run)}"
         ),
@@ -324,7 +359,7 @@ def _part_table(explanation: Explained) -> Table:
     columns = [("part", TEXT), ("ms a step", NUMBER), ("low ms", NUMBER), ("high ms", NUMBER),
                ("main source of the range", TEXT)]  # fmt: skip
     rows = [
-        (_PARTS[name], *(None if v is None else _ms(v) for v in values),
+        (_ROWS[name], *(None if v is None else _ms(v) for v in values),
          None if widest is None else _DOUBTS[widest])
         for name, *values, widest in _rows(explanation)
     ]  # fmt: skip
@@ -334,15 +369,15 @@ def _part_table(explanation: Explained) -> Table:
 def _basis(explanation: Explained) -> Iterator[str]:
     one, other = explanation.first, explanation.second
     yield (
-        f"Self-check: '{one.run}', simulated with all parts of '{other.run}', takes"
-        f" {one.reached_ns / 1e6:.2f} ms a step, {_off(one.reached_ns, other.step_ns)}"
-        f" '{other.run}'."
-        f" '{other.run}', simulated with all parts of '{one.run}', takes"
-        f" {other.reached_ns / 1e6:.2f} ms, {_off(other.reached_ns, one.step_ns)} '{one.run}'."
-        " Both simulations include the profiler's overhead. 'unexplained' is calculated without"
-        " this overhead (docs/compare-and-check.md), so it need not lie between these two"
-        " differences."
+        f"Steps: the mean of {count(one.steps, 'step')} of '{one.run}' and of"
+        f" {count(other.steps, 'step')} of '{other.run}'."
     )
+    yield (
+        f"Self-check: simulated with all parts of the other run, '{one.run}' and '{other.run}' come"
+        f" within {_largest_miss(one, other):.2f} ms of the other run's recorded step."
+    )
+    if explanation.unprofiled_ratio is not None:
+        yield WITHOUT_PROFILER
     if explanation.host_pace is None:
         yield "Host speed is unknown: no two launches follow each other in both runs."
     else:
@@ -358,11 +393,11 @@ def _basis(explanation: Explained) -> Iterator[str]:
         silent, heard = (one, other) if one.slowdown is None else (other, one)
         yield (
             f"The traces of '{silent.run}' do not show how much a collective slows down compute"
-            " beside it. We assume that compute without overlap is equally fast in both runs, and"
-            f" count what compute in '{silent.run}' takes beyond that as slowdown by collectives."
-            f" The ranges also allow for the slowdown measured in '{heard.run}'."
+            " beside it. We assume that without collectives the same compute would take equally"
+            f" long in both runs. Any extra compute time in '{silent.run}' counts as slowdown by"
+            f" collectives. The ranges also allow for the slowdown measured in '{heard.run}'."
         )
-    elif one.slowdown is None:
+    elif _slowdown_unknown(explanation):
         yield (
             "Neither run shows how much a collective slows down compute that runs beside it. This"
             " slowdown is part of 'compute kernels'."
@@ -383,14 +418,12 @@ def _basis(explanation: Explained) -> Iterator[str]:
         )
 
 
-def _off(ns: float, recorded_ns: int) -> str:
-    """The difference of the two as printed.
-
-    >>> _off(95.553e6, 100_055_896)
-    '4.51 ms less than'
-    """
-    ms = round(ns / 1e6, 2) - round(recorded_ns / 1e6, 2)
-    return f"{abs(ms):.2f} ms {'less' if ms < 0 else 'more'} than"
+def _largest_miss(one: ExplainedRun, other: ExplainedRun) -> float:
+    """By how many ms the simulations miss the recorded steps, as printed, at most."""
+    return max(
+        abs(round(run.reached_ns / 1e6, 2) - round(recorded.step_ns / 1e6, 2))
+        for run, recorded in ((one, other), (other, one))
+    )
 
 
 def _hidden(explanation: Explained) -> str:

@@ -55,7 +55,7 @@ _SILENT = {
     NO_ANSWER: "do not answer the RAS service",
 }
 # What the code of a rank calls, where its peers call something else.
-_OWN_CALL = {"different_call": "its different call", "extra_call": "its extra call"}
+_OWN_CALL = {"different_call": "the mismatched call", "extra_call": "the extra call"}
 _OF_CODE = {"different_call", "different_order", "extra_call"}
 _RECORD = (
     "For the next run, set TORCH_FR_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1 and "
@@ -109,13 +109,27 @@ def verdict_lines(verdict: Verdict) -> list[tuple[str, str]]:
         head = "Waiting" if verdict.decided else "Possibly waiting"
         lines.append((head, _waiting(verdict.waiting)))
     if verdict.certainty is not None:
-        lines.append(("How sure", f"{verdict.certainty}."))
+        lines.append(("How sure", f"{verdict.certainty}.{_inferred(verdict)}"))
     lines.append(("Why", " ".join(verdict.reasons[:_REASONS])))
     if verdict.remarks:
         found = "; ".join(verdict.remarks[:2]) + _more(verdict.remarks, 2)
         lines.append(("Also reported", f"{found}."))
     lines.append(("What to do", ADVICE[verdict.what[0]] if verdict.decided else _RECORD))
     return lines
+
+
+def _inferred(verdict: Verdict) -> str:
+    """What of a likely verdict is inferred, where its reasons have recorded facts."""
+    if verdict.certainty != "likely" or verdict.what != ("different_call",):
+        return ""
+    who = " and ".join(str(one.rank) for one in verdict.who[:_NAMED])
+    several = len(verdict.who) > 1
+    if len(verdict.who) > _NAMED:
+        who = f"{len(verdict.who)} of them"
+    return (
+        f" The recorded calls differ; that rank{'s' * several} {who} "
+        f"{'are' if several else 'is'} wrong is inferred."
+    )
 
 
 def _code(verdict: Verdict) -> tuple[str, str]:

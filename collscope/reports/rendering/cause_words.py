@@ -79,8 +79,8 @@ def _extra(cause: Cause, shown: Evidence) -> str:
     who = f"rank {cause.ranks[0]}" if cause.ranks else "one rank"
     return (
         f"In each step {who} runs {kernel(shown.name)} {figure(shown.count)} times, another rank "
-        f"{figure(shown.usual)} times. All extra kernels of {who} together add {ms(shown.ms)} ms "
-        "of kernel time a step."
+        f"{figure(shown.usual)} times. All extra kernels of {who} run {ms(shown.ms)} ms a step; "
+        "the saving is simulated and can differ."
     )
 
 
@@ -92,7 +92,9 @@ def _longer(cause: Cause, shown: Evidence) -> str:
 
 
 def _setting(cause: Cause, shown: Evidence) -> str:
-    blocks = f"; kernels use {figure(shown.usual)} thread blocks" if shown.usual else ""
+    blocks = ""
+    if shown.usual:
+        blocks = f"; kernels use {figure(shown.usual)} thread block{'s' * (shown.usual != 1)}"
     name = f"{shown.name}={shown.detail}" if shown.name else "Few channels"
     if not shown.name and shown.detail:
         name = f"The links of these GPUs go through {shown.detail}"
@@ -120,7 +122,7 @@ def _slow_calls(cause: Cause, shown: Evidence) -> str:
         f"{shown.name} ({figure(shown.count)} call{'s' * several} a step) reaches "
         f"{100 * shown.usual:.0f} % of the bandwidth reachable on this system. {who} take "
         f"{ms(shown.ms)} ms a step; the saving assumes that they then reach {100 * REACHED:.0f} to "
-        "100 %."
+        "100 % (some machines reach more)."
     )
 
 
@@ -216,6 +218,8 @@ def remedy(cause: Cause) -> str:
         )
     if cause.evidence.kind == "nan_checks":
         return "Turn off torch.autograd.set_detect_anomaly and TORCH_DISTRIBUTED_DEBUG."
+    if cause.cause == "slow_setting" and not cause.evidence.name:
+        return "Unset what limits the channels, unless this machine needs it, and measure again."
     return _ADVICE[cause.cause]
 
 

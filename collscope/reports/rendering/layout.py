@@ -89,6 +89,12 @@ def legend(found: Table, meanings: Mapping[str, str]) -> str:
     return " ".join(f"{title}: {text}." for title, text in meanings.items() if title in titles)
 
 
+def on_ranks(found: Table) -> str:
+    """What `AllReduce x8` means, where the column of operations has such names."""
+    ops = (n for n, column in enumerate(found.columns) if column.title == "op")
+    return "op xN: on N ranks. " * any(" x" in str(row[n]) for n in ops for row in found.rows)
+
+
 def cell(value: object) -> str:
     """Text of one value.
 

@@ -152,7 +152,7 @@ def note_words(note: Note) -> str:  # noqa: C901, PLR0911, PLR0912 - one case fo
             return "The runs hold the same recording: all times in their traces are equal"
         case OneRecordingEach(host):
             extra = (
-                f", {100 * HOST_STARTS:.0f} % of host speed. Host work is up to {100 * host:.0f} %"
+                f", {100 * HOST_STARTS:.0f} % of host work. Host work is up to {100 * host:.0f} %"
                 " of a step's critical path, depending on the run"
             )
             return (

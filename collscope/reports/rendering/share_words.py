@@ -17,14 +17,14 @@ BOUND_WORDS = {
 
 def denominator(share: Share) -> str:
     """What the percentage is of."""
-    printed = "the total that the profile states"
+    printed = "the profile's own total"
     rows = count(share.rows, "row")
-    file = f"is an excerpt of {rows}" if share.partial else f"has {rows}"
+    file = f"holds only {share.rows} of its rows" if share.partial else f"has {rows}"
     return {
         Whole.KERNELS_AND_COPIES: "all kernels and copies",
         Whole.KERNELS: "all kernels; the profile has no times of copies",
         Whole.PRINTED: f"{printed}; the file {file}",
-        Whole.PRINTED_WITH_COPIES: f"{printed}, kernels and copies; the file {file}",
+        Whole.PRINTED_WITH_COPIES: f"{printed} of kernels and copies; the file {file}",
     }[share.denominator]
 
 

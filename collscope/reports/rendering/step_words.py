@@ -39,8 +39,18 @@ _STEP_FROM = {
 }
 _PARTS_NOTE = (
     "Times are us a step. The step is the mean on the rank with the longest steps. The other rows "
-    "are means over steps and ranks, so they do not add up to the step. Waiting is summed over the "
-    "collectives. A row has no interval where its variation between recordings is not known."
+    "are means over steps and ranks, so they do not add up to the step. compute: as recorded, so "
+    "slower where a collective runs at the same time. waiting: summed over the collectives. A row "
+    "has no interval where its variation between recordings is not known."
+)
+WITHOUT_PROFILER = (
+    "Step without the profiler: estimated. Its interval covers the profiler's cost on the hosts, "
+    f"which the traces do not show, and run-to-run variation ({100 * STARTS:.0f} % of a step, "
+    f"{100 * HOST_STARTS:.0f} % of host work). We assume that the profiler does not slow the GPUs."
+)
+UNPROFILED_UNKNOWN = (
+    "Without the profiler, the ratio of the steps is unknown, because a run has a single step. "
+    "Record several."
 )
 _RANKS_NOTE = (
     "Ranks whose change differs from the mean over the ranks by more than "
@@ -84,9 +94,9 @@ def step_sections(
         Section(
             "Step",
             (
+                _part_table(all_ranks, short, judged),
                 _PARTS_NOTE,
                 *_profiler(traced, advise=not judged),
-                _part_table(all_ranks, short, judged),
             ),
         )
     ]
@@ -101,21 +111,18 @@ def step_sections(
 
 
 def _profiler(traced: TracedParts, *, advise: bool) -> Iterator[str]:
-    """What the steps may take without the profiler, and, as advice, how to narrow it."""
+    """How the step without the profiler is estimated, and, as advice, how to narrow it."""
     known = [
-        (run.label, run.unprofiled_low_ns / 1e6, run.unprofiled_high_ns / 1e6)
+        (run.unprofiled_low_ns, run.unprofiled_high_ns)
         for run in traced.runs
         if run.unprofiled_low_ns is not None and run.unprofiled_high_ns is not None
     ]
     if len(known) < len(traced.runs):
         return
     (step,) = (p for p in traced.parts if p.part == "unprofiled")
-    ratios = [
-        None if cell.low is None or cell.high is None else (1 / cell.high, 1 / cell.low)
-        for cell in step.cells[1:]
-    ]
-    yield without_profiler(known, ratios)
-    if not advise or all(high < _NARROW * low for _, low, high in known):
+    single = any(cell.low is None for cell in step.cells[1:])
+    yield UNPROFILED_UNKNOWN if single else WITHOUT_PROFILER
+    if not advise or all(high < _NARROW * low for low, high in known):
         return
     first, other = (run.label for run in traced.runs[:2])
     yield measure_steps(traced.runs[0].store, first, other)
@@ -123,9 +130,9 @@ def _profiler(traced: TracedParts, *, advise: bool) -> Iterator[str]:
 
 def _kernels(traced: TracedParts, short: Mapping[str, str], ratios: bool) -> Iterator[str | Table]:
     yield (
-        "Times are us a step, with waiting, and means over the ranks. A class with "
-        "one call a step can show less time here than its transfer: a transfer ends with the last "
-        "rank's kernel, and this is the mean over each rank's own kernel."
+        "Times are us a step, with waiting: each rank's kernels, then the mean over the ranks. A "
+        "call's transfer can be longer than this mean, because it lasts until the last rank's "
+        "kernel ends."
     )
     columns = [("class", TEXT), ("size B", NUMBER), ("ranks", NUMBER)]
     for place, label in enumerate(short.values()):
@@ -192,40 +199,13 @@ def _ratio(cell: PartCell) -> tuple[float | None, float | None, float | None]:
     )
 
 
-def without_profiler(
-    runs: Sequence[tuple[str, float, float]], ratios: Sequence[tuple[float, float] | None]
-) -> str:
-    """What steps of traced runs may take without the profiler.
-
-    runs    with the least and the most, ms; the first is the reference
-    ratios  of the other runs' steps to the reference's, where known
-    """
-    (first, low, high), *others = runs
-    ranges = ", ".join((
-        f"a step of '{first}' may take {low:.1f} to {high:.1f} ms",
-        *(f"a step of '{run}' {low:.1f} to {high:.1f} ms" for run, low, high in others),
-    ))  # fmt: skip
-    against = ", ".join(
-        f"'{run}' takes {ratio[0]:.2f} to {ratio[1]:.2f} times"
-        for (run, _, _), ratio in zip(others, ratios, strict=True)
-        if ratio is not None
-    )
-    if against:
-        against = f" The ratio is estimated separately: {against} as long as '{first}' (95 %)."
-    return (
-        f"Estimated without the profiler: {ranges}. These ranges include run-to-run variation "
-        f"({100 * STARTS:.0f} % of a step, {100 * HOST_STARTS:.0f} % of host work), so they may "
-        f"reach above the recorded step.{against} We assume that the profiler slows the hosts and "
-        "not the GPUs; the traces do not show by how much."
-    )
-
-
 def measure_steps(store: str, first: str, other: str) -> str:
     """What settles how two steps differ, where only traces are known."""
     return (
         "Measure the step of both runs without the profiler, in several starts: this gives the"
-        f" difference without the profiler. '{predict_command(store, first, other)}', with the step"
-        f" time of '{first}', shows how much of it the collectives of '{other}' change."
+        f" difference. To see how much of it comes from the collectives of '{other}', run"
+        f" '{predict_command(store, first, other)}', where N is the step of '{first}' that you"
+        " measured."
     )
 
 

@@ -286,9 +286,9 @@ def _most(row: ClassRow, *, all_timed: bool) -> str:
         split = (
             ""
             if row.kernel_calls == row.calls
-            else f"in the {row.kernel_calls} where they are known, "
+            else f" in the {row.kernel_calls} of them where both are known"
         )
-        part = f"; {split}transfer and waiting take {format_time(row.split_ns)} over all ranks"
+        part = f"; transfer and waiting take {format_time(row.split_ns)} over all ranks{split}"
     elif row.share_of_bytes is not None:
         part = f", {100 * row.share_of_bytes:.1f} % of the run's bytes"
     return f"{class_words(row)}, {count(row.calls, 'call')}{part}"

@@ -23,10 +23,8 @@ from collscope.reports.share.recorded_text import recorded_tables
 from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import count
 
-_NAMES = (
-    "Algorithm and protocol in a kernel's name are only a hint: one kernel serves several. TUNING "
-    "lines of a log show the choice (section Classes)."
-)
+_NAMES = "Algorithm and protocol in a kernel's name are only a hint: one kernel serves several."
+_CHOICE = " The section Classes has the choice (column algorithm)."
 MOST_PROFILES = 4  # profiles named in the first lines
 
 
@@ -59,7 +57,8 @@ def share_section(report: Report) -> Iterable[str | Table]:
         )
         shares = (largest,)
     if any(_names_protocol(kernel.name) for share in shares for kernel in share.kernels):
-        yield _NAMES
+        chosen = any(row.algorithm or row.protocol for row in report.classes)
+        yield _NAMES + _CHOICE * chosen
     for share in shares:
         yield from _one_share(share)
 
@@ -69,8 +68,8 @@ def _one_share(share: Share) -> Iterable[str | Table]:
     yield f"{share.source} ({share.dialect}): {share_sentence(share)}."
     if share.partial:
         yield (
-            f"The table is an excerpt: its rows add up to {share.reported_coverage:.2f} % of the "
-            "profile's total. Shares are from its column of percentages."
+            f"The rows in the file add up to {share.reported_coverage:.2f} % of that total. The "
+            "shares are the file's own percentages."
         )
     elif share.share_of_kernels is not None and share.kernel_ns != share.busy_ns:
         yield f"Of kernels only, without copies: {100 * share.share_of_kernels:.2f} %."

@@ -137,9 +137,9 @@ def _nothing(step: StepSummary) -> VerdictEntry:
     recorded = step.recorded_ms or 0.0
     if step.bound == "host" and step.given_ms is not None and step.given_ms < recorded:
         advice = (
-            "The hosts limit the recorded step, but "
-            f"{100 * (1 - step.given_ms / recorded):.0f} % of it is the profiler, so they may not "
-            "limit the job. The report shows what faster collectives would save."
+            "The hosts limit the recorded step. The profiler slows them and makes up "
+            f"{100 * (1 - step.given_ms / recorded):.0f} % of that step, so without it they may "
+            "not limit the job. The report shows what faster collectives would save."
         )
     slow_hosts = step.bound == "host" and step.given_ms is None
     if slow_hosts:

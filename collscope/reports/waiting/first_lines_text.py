@@ -17,6 +17,7 @@ from collscope.reports.waiting.withheld import unknown_times
 from collscope.units import are, count, figure, have, us_or_ms
 
 _LOGGED_BY = {"kernel_log": "RCCL's kernel trace", "recording": "the recordings"}
+_RECURRING = {"kernels": "kernels", "period": "collectives"}
 _LITTLE = 0.0005  # of the collectives' time, less than the printed digits show
 _ALIKE = 0.99  # steps of ranks that differ by less are shown once
 
@@ -111,12 +112,18 @@ def _step_sentence(timeline: TimelineReport, given_ms: float | None) -> Iterable
         f"A step takes {longest.mean_ns / 1e6:.2f} ms with the profiler (mean of "
         f"{count(longest.steps, 'step')} on rank {longest.rank}{which}{ranks})"
     )
+    from_ends = ""
+    if longest.step_from in _RECURRING:
+        from_ends = (
+            f" Steps were found by recurring {_RECURRING[longest.step_from]}: each is measured from"
+            " the end of the one before, so the first is not counted."
+        )
     if given_ms is not None:
-        yield f"{with_profiler}, and {figure(given_ms, 4)} ms without it, as given."
+        yield f"{with_profiler}, and {figure(given_ms, 4)} ms without it, as given.{from_ends}"
     else:
         yield (
-            f"{with_profiler}. {_cost(timeline)} Measure the step time without the profiler, and "
-            "pass it as --step-ms."
+            f"{with_profiler}.{from_ends} {_cost(timeline)} Measure the step time without the "
+            "profiler, and pass it as --step-ms."
         )
 
 

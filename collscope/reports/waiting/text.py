@@ -131,9 +131,9 @@ def _beside_waits(ranks: Sequence[RankRow], extra_work: Collection[int]) -> Iter
     if min(rank.hidden_ns for rank in others) > max(rank.hidden_ns for rank in busier):
         whose = f"rank {others[0].rank}" if len(others) == 1 else "the other ranks"
         yield (
-            "compute ms need not show all of the extra work that the verdict names: a kernel can "
-            f"take longer beside a collective, and {whose} {'has' if len(others) == 1 else 'have'} "
-            "more time with both (hidden ms)."
+            "compute ms may not show all of the extra work that the verdict names. Kernels can run "
+            f"slower while a collective runs, and {whose} {'has' if len(others) == 1 else 'have'} "
+            "more of this overlap (hidden ms)."
         )
 
 
@@ -346,6 +346,7 @@ def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
         "ms is the kernel time before the last rank arrived, whether or not the rank waited."
     ) * roots
     yield (
+        f"{'op xN: on N ranks. ' * any(c.nranks for c in classes)}"
         "calls: those in traces. median, min and max: transfers of single calls (the table Classes "
         "has means). Skew: from "
         "the first rank to the last, median. transfer and wait ms: sums over calls and ranks."
@@ -372,9 +373,10 @@ def _class_notes(classes: Sequence[ClassTimeRow]) -> Iterable[str]:
     suspect = sum(c.suspect for c in classes)
     if suspect:
         yield (
-            "The transfer is estimated in two ways: by the shortest kernel, and by aligned clocks. "
-            f"In {count(suspect, 'call')} they differ by more than 10 %: how these split into "
-            "waiting and transfer is uncertain."
+            "Transfer time is estimated twice: from the shortest kernel of any rank, and from the "
+            "times of all ranks on aligned clocks. The two estimates differ by more than 10 % in "
+            f"{count(suspect, 'call')}, so the split of {'it' if suspect == 1 else 'them'} "
+            "into waiting and transfer is uncertain."
         )
 
 

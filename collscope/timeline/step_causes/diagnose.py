@@ -378,7 +378,7 @@ def _at_power_cap(
     rest  the step at the recorded clock, ns
     """
     clock = clock_change(rest / float(base[job.used].mean()))
-    longer = np.where(job.compute, 1 / clock, 1.0)
+    longer = np.where(job.follows_clock, 1 / clock, 1.0)
     known = 1.0 if left.duration is None else left.duration
     capped = player.left(replace(left, duration=longer * known), number)
     return float(capped[job.used].mean()) - rest

@@ -106,6 +106,10 @@ Source: a choice."""
 LONG_STEP = 2.0
 """Length of a step to the shortest, from which it is an exception. Source: a choice."""
 
+MAX_LACKING = 0.1
+"""Part of a usual step's rows that an exceptional one lacks. Source: a choice, it does the same and
+something more."""
+
 MIN_KERNEL_CHANGE = 0.01
 """Change of a kernel's time, as a part of the longer step. Source: as of `MIN_CAUSE_COST`."""
 
