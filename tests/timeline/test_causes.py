@@ -513,6 +513,90 @@ def test_large_calls_between_small_ones_are_none_of_them() -> None:
     assert _diagnosis(job).causes == ()
 
 
+def _with_barriers(
+    number: int = 5, *, named: bool = False, behind: str = "call", waited: bool = True
+) -> Diagnosis:
+    """Blocks of ten kernels of 2 us, whose launches take 20 us each, and four of 250 us.
+
+    number  blocks a step that begin with a barrier: one element is filled, then a collective of
+            5 us
+    named   the trace has its operation; else it has no sizes
+    behind  what the host waits for: this call, or a copy of its value
+    waited  the host waits
+    """
+    job = Job(2, host_work=20 * US)
+    waits: list[list[tuple[int, int]]] = [[], []]
+    for _ in range(STEPS):
+        for block in range(6):
+            for rank in range(2):
+                job.compute(rank, 1 * US)
+                job.rows[rank][-1].name = 3
+            if block < number:
+                count: int = 0 if named else None  # type: ignore[assignment]
+                op = Op.BARRIER if named else Op.ALL_REDUCE
+                job.collective((0, 1), 5 * US, op=op, count=count, comm=COMPUTE)
+            if behind == "copy":
+                for rank in range(2):
+                    job.compute(rank, 2 * US)
+                    job.rows[rank][-1].kind, job.rows[rank][-1].name = Kind.COPY, 2
+            if block < number and waited:
+                _wait(job, waits)
+            _block(job, 10)
+        job.collective((0, 1), 100 * US)
+    fill = "vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>"
+    traces = [replace(t, names=(*t.names, fill)) for t in _with_waits(job, waits)]
+    return diagnose(analyse(traces), Facts(), steps=STEPS)[0]
+
+
+def _wait(job: Job, waits: list[list[tuple[int, int]]]) -> None:
+    """Each host waits for its GPU, and goes on 4 us later."""
+    for rank, own in enumerate(waits):
+        last = job.rows[rank][-1]
+        own.append((last.launch + 5 * US, last.end + 4 * US))
+        job.host[rank] = last.end + 4 * US
+
+
+def _block(job: Job, short: int) -> None:
+    for rank in range(2):
+        for _ in range(short):
+            job.compute(rank, 2 * US)
+        for _ in range(4):
+            job.compute(rank, 250 * US)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_barriers_that_hosts_wait_in_are_named_wherever_they_stand(named: bool) -> None:
+    (cause,) = _with_barriers(named=named).causes
+    assert (cause.cause, cause.ranks, cause.evidence.kind, cause.evidence.count) == (
+        "blocking_sync", (), "barriers", 5,
+    )  # fmt: skip
+    # After a barrier the first long kernel starts when 11 launches have passed, at 0.6 to 1.0 of
+    # 20 us, 4 and 6 us later; else behind ten kernels of 4 us.
+    assert cause.cost.low <= 5 * (0.6 * 0.220 + 0.010 - 0.040)
+    assert cause.cost.high >= 5 * (0.220 + 0.010 - 0.040)
+
+
+def test_a_call_whose_value_is_read_is_no_barrier() -> None:
+    found = [_with_barriers(behind="copy"), _with_barriers(1), _with_barriers(waited=False)]
+    assert [c.evidence.kind for d in found for c in d.causes if c.evidence.kind == "barriers"] == []
+    assert found[1].causes == found[2].causes == ()
+
+
+def test_who_waits_for_kernels_before_an_exchange_reads_no_sizes() -> None:
+    job = Job(2, host_work=20 * US)
+    waits: list[list[tuple[int, int]]] = [[], []]
+    for _ in range(STEPS):
+        for _ in range(6):
+            _block(job, 30)
+            _wait(job, waits)
+            job.collective((0, 1), 5 * US, op=Op.SEND_RECV)
+        job.collective((0, 1), 100 * US)
+    found, _ = diagnose(analyse(_with_waits(job, waits)), Facts(), steps=STEPS)
+    (cause,) = found.causes
+    assert (cause.cause, cause.ranks) == ("blocking_sync", ())
+    assert cause.evidence.count == pytest.approx(6, abs=0.5)
+
+
 def _host_bound(pause_ns: int) -> Job:
     """60 launches of 200 us on two ranks, whose kernels are short; rank 1 pauses in each step."""
     job = Job(2, host_work=200 * US)

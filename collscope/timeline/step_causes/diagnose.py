@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from collscope.timeline.analyse import Timeline
 from collscope.timeline.assumptions import clock_change
 from collscope.timeline.recorded_job import RecordedJob
+from collscope.timeline.step_causes.barriers import barriers
 from collscope.timeline.step_causes.collectives import Facts, pipeline_bubble, slow_settings
 from collscope.timeline.step_causes.hosts import common_stalls, late_hosts, unused_parameters
 from collscope.timeline.step_causes.job import Job
@@ -110,8 +111,9 @@ def diagnose(
 def _candidates(job: Job, facts: Facts) -> Iterator[Candidate]:
     # Of those that cost the same the first is named: a host that waits is not just late.
     for find in (
-        polling_waits, late_hosts, common_stalls, extra_work, longer_kernels, blocking_calls,
-        blocking_launches, small_calls, slow_copies, pipeline_bubble, unused_parameters,
+        polling_waits, barriers, late_hosts, common_stalls, extra_work, longer_kernels,
+        blocking_calls, blocking_launches, small_calls, slow_copies, pipeline_bubble,
+        unused_parameters,
     ):  # fmt: skip
         yield from find(job)
     yield from slow_settings(job, facts)

@@ -56,7 +56,7 @@ def _first_row(job: Job, trace: int, call: int) -> int:
     return int(job.rows.bounds[trace] + own[0]) if len(own) else 0
 
 
-def _inside(job: Job, nodes: Ints) -> Ints:
+def inside_steps(job: Job, nodes: Ints) -> Ints:
     """Those that take place in whole steps."""
     if not len(nodes):
         return nodes
@@ -85,14 +85,18 @@ def _avoidable(job: Job, trace: int) -> Ints:
     counted = np.array([bool(_COUNTS.search(name)) for name in job.rows.names] + [False])
     behind = np.zeros(len(job.rows) + 1, dtype=bool)  # the last one: no row
     behind[order[1:]] = counted[job.rows.name[order[:-1]]] & (job.rows.kind[order[1:]] == Kind.COPY)
-    counts = behind[job.graph.lasted[1:, nodes]].any(axis=0)
-    found: Ints = nodes[(exchange[last] == exchange[first]) & ~counts]
+    awaited = job.graph.lasted[1:, nodes]
+    counts = behind[awaited].any(axis=0)
+    # Who waits for kernels alone reads nothing.
+    copy = np.append(job.rows.kind == Kind.COPY, False)
+    reads = copy[awaited].any(axis=0) | (awaited < 0).all(axis=0)
+    found: Ints = nodes[((exchange[last] == exchange[first]) | ~reads) & ~counts]
     return found
 
 
 def blocking_calls(job: Job) -> Iterator[Candidate]:
     """Calls in which hosts wait for their GPU, and launch nothing meanwhile."""
-    per_rank = {t: _inside(job, _avoidable(job, t)) for t in job.traces}
+    per_rank = {t: inside_steps(job, _avoidable(job, t)) for t in job.traces}
     counts = {t: len(n) / max(1, job.count) for t, n in per_rank.items()}
     least = min(counts.values(), default=0)
     for trace in job.traces:
@@ -286,7 +290,7 @@ def small_calls(job: Job) -> Iterator[Candidate]:
         ]
         waits[node] = bool(behind) and all(inner[r] for r in behind)
     spent = float((rows.end - rows.start)[inner & (rows.entry >= 0) & (job.step_of_row >= 0)].sum())
-    ranks, held = len(job.traces), len(_inside(job, np.flatnonzero(waits)))
+    ranks, held = len(job.traces), len(inside_steps(job, np.flatnonzero(waits)))
     yield Candidate(
         "small_calls", (), "calls",
         Evidence("small_calls", job.name(last), count=count / job.count / ranks,
