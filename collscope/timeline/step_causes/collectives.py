@@ -12,12 +12,21 @@ from collscope.model import CollectiveClass, Op
 from collscope.timeline.recorded_job import thread_blocks
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Bools, Candidate, Change, Evidence, Floats
-from collscope.timeline.step_causes.settings import ALGORITHMS, Slower, allowed, slower
+from collscope.timeline.step_causes.settings import (
+    ALGORITHMS,
+    MINIMA,
+    Slower,
+    allowed,
+    number,
+    slower,
+)
 from collscope.timeline.step_causes.tolerances import (
     FAR_BELOW_REACHABLE,
     FEW_BLOCKS,
     LATENCY_NS,
     MICROBATCHES_PER_STAGE,
+    MOST_CHANNELS,
+    MULTIPROCESSORS,
     REACHED,
     TREE_BUS_BANDWIDTH,
     USUAL_CHANNELS,
@@ -31,7 +40,8 @@ class Facts(msgspec.Struct, frozen=True):
     """What logs show of a job.
 
     settings    name and value of settings that the library printed as used
-    transports  what carries the data, in the library's words
+    transports  what carries the data, in the library's words; /GDRDMA behind a network's where
+                the NIC reads the GPU's memory
     reachable   ns of one call of each class, by the system's reachable ceiling
     direct      the GPUs of a host have links of their own, as NVLink
     """
@@ -49,6 +59,7 @@ def slow_settings(job: Job, facts: Facts) -> Iterator[Candidate]:
     found = list(slower(settings, facts.transports, one_host=one_host, direct=facts.direct))
     for cause in found:
         yield from _slower(job, cause)
+    yield from _crowded(job, settings)
     if any(cause.cause == "slow_transport" for cause in found):
         return
     algorithm = settings.get("NCCL_ALGO", "")
@@ -149,6 +160,33 @@ def _slower(job: Job, found: Slower) -> Iterator[Candidate]:
                  usual=blocks or 0.0, detail=f"{found.value} {found.links}".strip()),
         changes=(changes[0],), others=tuple(changes[1:]), direct=True, at_power_cap=True,
         certain=found.certain,
+    )  # fmt: skip
+
+
+def _crowded(job: Job, settings: Mapping[str, str]) -> Iterator[Candidate]:
+    """Kernels that a setting gives far more blocks than calls need: less is left to compute."""
+    name = next((n for n in MINIMA if (number(settings.get(n)) or 0.0) > MOST_CHANNELS), None)
+    if name is None:
+        return
+    blocks = _blocks(job, job.graph.transfer > LATENCY_NS) or number(settings[name]) or 0.0
+    if blocks <= MOST_CHANNELS:
+        return
+    share = job.recorded.contention.share
+    beside = (share > 0) & job.compute & (job.step_of_row >= 0)
+    if not beside.any():
+        return
+    left = max(MULTIPROCESSORS - blocks, 0.0) / (MULTIPROCESSORS - USUAL_CHANNELS[1])
+    changes = [
+        Change(duration=np.where(job.compute, 1 - share * (1 - factor), 1.0))
+        for factor in (float(np.sqrt(left)), left, 1.0)
+    ]
+    count = job.count * max(1, len(job.traces))
+    held = (share * (job.rows.end - job.rows.start))[beside].sum()
+    yield Candidate(
+        "slow_setting", (), "collectives",
+        Evidence("crowded", name, ms=float(held) / count / 1e6, usual=blocks,
+                 detail=settings[name]),
+        changes=(changes[0],), others=tuple(changes[1:]), direct=True, certain=False,
     )  # fmt: skip
 
 
