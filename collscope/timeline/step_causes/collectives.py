@@ -157,7 +157,8 @@ def _slower(job: Job, found: Slower) -> Iterator[Candidate]:
         found.cause, (), "collectives",
         Evidence("transport" if found.links else "setting", found.name,
                  count=float(inside.sum()) / count, ms=float(transfer[inside].sum()) / count / 1e6,
-                 usual=blocks or 0.0, detail=f"{found.value} {found.links}".strip()),
+                 usual=blocks or 0.0,
+                 detail=" with links by ".join(filter(None, (found.value, found.links)))),
         changes=(changes[0],), others=tuple(changes[1:]), direct=True, at_power_cap=True,
         certain=found.certain,
     )  # fmt: skip
