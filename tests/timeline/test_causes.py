@@ -870,6 +870,37 @@ def test_far_more_channels_than_usual_slow_down_compute_beside_calls(
         assert 0.7 <= found.causes[0].cost.high <= 0.9
 
 
+@pytest.mark.parametrize(
+    ("settings", "nvls", "ranks", "name"),
+    [
+        ({"NCCL_NVLS_ENABLE": "0"}, True, 4, "NCCL_NVLS_ENABLE"),
+        ({"NCCL_ALGO": "Ring"}, True, 4, "NCCL_ALGO"),
+        ({"NCCL_ALGO": "Ring,NVLS"}, True, 4, None),
+        ({"NCCL_NVLS_ENABLE": "0"}, False, 4, None),
+        ({"NCCL_NVLS_ENABLE": "0"}, True, 2, None),  # a ring moves the data once, too
+        ({"NCCL_NVLS_ENABLE": "1"}, True, 4, None),
+    ],
+)
+def test_allreduces_without_reducing_switches_are_a_likely_cause(
+    settings: dict[str, str], nvls: bool, ranks: int, name: str | None
+) -> None:
+    """A ring of four ranks moves 1.5 times the data, NVLS once: 4 ms would be 2.67."""
+    job = Job(ranks, host_work=20 * US)
+    for _ in range(STEPS):
+        for rank in range(ranks):
+            for _ in range(LAYERS):
+                job.compute(rank, 50 * US)
+        job.collective(tuple(range(ranks)), 4 * MS)
+    facts = Facts(tuple(settings.items()), nvls=nvls)
+    causes = diagnose(analyse(job.traces()), facts, steps=STEPS)[0].causes
+    assert [(c.cause, c.evidence.name, c.certain) for c in causes] == (
+        [("slow_setting", name, False)] if name else []
+    )
+    if name:
+        assert causes[0].cost.low == 0
+        assert 1.33 <= causes[0].cost.high <= 1.6
+
+
 def test_one_step_shows_what_two_ranks_do_and_the_cause() -> None:
     timeline = analyse(_job(extra=5).traces())
     found, recorded = diagnose(timeline, Facts(), steps=STEPS)
