@@ -582,19 +582,27 @@ def test_a_call_whose_value_is_read_is_no_barrier() -> None:
     assert found[1].causes == found[2].causes == ()
 
 
-def test_who_waits_for_kernels_before_an_exchange_reads_no_sizes() -> None:
+@pytest.mark.parametrize("copies", [False, True])
+def test_who_waits_before_an_exchange_and_copied_nothing_reads_no_sizes(copies: bool) -> None:
+    """A kernel follows each copy, so a host waits for the kernel in either job."""
     job = Job(2, host_work=20 * US)
     waits: list[list[tuple[int, int]]] = [[], []]
     for _ in range(STEPS):
         for _ in range(6):
             _block(job, 30)
+            for rank in range(2):
+                for kind in (Kind.COPY, Kind.KERNEL):
+                    job.compute(rank, 2 * US)
+                    if copies:
+                        job.rows[rank][-1].kind = kind
+                        job.rows[rank][-1].name = 2 * (kind == Kind.COPY)
             _wait(job, waits)
             job.collective((0, 1), 5 * US, op=Op.SEND_RECV)
         job.collective((0, 1), 100 * US)
     found, _ = diagnose(analyse(_with_waits(job, waits)), Facts(), steps=STEPS)
-    (cause,) = found.causes
-    assert (cause.cause, cause.ranks) == ("blocking_sync", ())
-    assert cause.evidence.count == pytest.approx(6, abs=0.5)
+    assert [(c.cause, c.ranks) for c in found.causes] == [("blocking_sync", ())] * (not copies)
+    if not copies:
+        assert found.causes[0].evidence.count == pytest.approx(6, abs=0.5)
 
 
 def _host_bound(pause_ns: int) -> Job:

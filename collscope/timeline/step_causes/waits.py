@@ -36,6 +36,10 @@ _TYPES = re.compile(r"c10::\w+|float|double|<\d+")
 _COUNTS = re.compile(r"\b(hip)?cub::|\brocprim::")
 
 
+# Memcpy DtoD (Device -> Device), Memcpy HtoD (...), CopyHostToDevice: nothing for a host to read.
+_INSIDE = re.compile(r"DtoD|HtoD|(Device|Host)ToDevice")
+
+
 def sync_nodes(job: Job, trace: int | None = None) -> Ints:
     """Nodes (less `FIRST`) of calls that make a host wait for its GPU, in whole steps."""
     found = []
@@ -78,6 +82,7 @@ def _avoidable(job: Job, trace: int) -> Ints:
     order = job.launched(trace)
     if not len(nodes) or not len(order):
         return nodes
+    nodes = nodes[np.argsort(job.graph.time[nodes], kind="stable")]
     exchange = np.append(0, np.cumsum(job.exchange[order]))
     shift = int(job.graph.time[job.graph.start_node[order[0]] - FIRST] - job.rows.start[order[0]])
     first = np.searchsorted(job.rows.launch[order], job.graph.time[nodes] - shift)
@@ -87,9 +92,12 @@ def _avoidable(job: Job, trace: int) -> Ints:
     behind[order[1:]] = counted[job.rows.name[order[:-1]]] & (job.rows.kind[order[1:]] == Kind.COPY)
     awaited = job.graph.lasted[1:, nodes]
     counts = behind[awaited].any(axis=0)
-    # Who waits for kernels alone reads nothing.
-    copy = np.append(job.rows.kind == Kind.COPY, False)
-    reads = copy[awaited].any(axis=0) | (awaited < 0).all(axis=0)
+    # Who has copied nothing to the host since the wait before reads nothing.
+    to_host = np.array([not _INSIDE.search(name) for name in job.rows.names] + [False])
+    copied = (job.rows.kind[order] == Kind.COPY) & to_host[job.rows.name[order]]
+    copied_before = np.append(0, np.cumsum(copied))
+    since = np.maximum.accumulate(np.append(0, first[:-1]))
+    reads = (copied_before[first] > copied_before[since]) | (awaited < 0).all(axis=0)
     found: Ints = nodes[((exchange[last] == exchange[first]) | ~reads) & ~counts]
     return found
 
