@@ -700,15 +700,17 @@ def test_a_forced_setting_is_named_by_the_log() -> None:
     assert silent.causes == ()
 
 
-def _with_facts(facts: Facts, op: Op = Op.ALL_REDUCE, transfer: int = 4 * MS) -> Diagnosis:
+def _with_facts(
+    facts: Facts, op: Op = Op.ALL_REDUCE, hosts: dict[int, str] | None = None
+) -> Diagnosis:
     """Steps of 20 layers and one call of 4 ms, with what a log shows."""
     job = Job(2, host_work=20 * US)
     for _ in range(5):
         for rank in range(2):
             for _layer in range(LAYERS):
                 job.compute(rank, 50 * US)
-        job.collective((0, 1), transfer, op=op)
-    return diagnose(analyse(job.traces()), facts, steps=5)[0]
+        job.collective((0, 1), 4 * MS, op=op)
+    return diagnose(analyse(job.traces(hosts=hosts)), facts, steps=5)[0]
 
 
 SHM, P2P = ("SHM/direct",), ("P2P/CUMEM",)
@@ -727,6 +729,9 @@ SHM, P2P = ("SHM/direct",), ("P2P/CUMEM",)
         ({"NCCL_P2P_LEVEL": "NVL"}, P2P, None),
         ({"NCCL_P2P_DISABLE": "0"}, (), None),
         ({"NCCL_SHM_DISABLE": "1"}, P2P, None),
+        ({"NCCL_P2P_USE_CUDA_MEMCPY": "1"}, ("P2P/IPC/CE",), "NCCL_P2P_USE_CUDA_MEMCPY"),
+        ({"NCCL_P2P_USE_CUDA_MEMCPY": "1"}, P2P, None),
+        ({"NCCL_P2P_DIRECT_DISABLE": "1"}, P2P, None),
         ({}, SHM, None),  # as GPUs on PCIe have it
     ],
 )
@@ -750,6 +755,32 @@ def test_links_through_the_host_between_gpus_with_nvlink_are_a_likely_cause() ->
     assert cause.cost.high >= 3.79
     assert _with_facts(Facts((), P2P, direct=True)).causes == ()
     assert _with_facts(Facts((), (*P2P, *SHM), direct=True)).causes == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "links", "name"),
+    [
+        ({"NCCL_IB_DISABLE": "1"}, ("NET/Socket",), "NCCL_IB_DISABLE"),
+        ({"NCCL_IB_DISABLE": "1"}, (), "NCCL_IB_DISABLE"),
+        ({"NCCL_NET": "Socket"}, ("NET/Socket", "P2P/CUMEM"), "NCCL_NET"),
+        ({"NCCL_IB_DISABLE": "1"}, ("NET/AWS Libfabric",), None),
+        ({"NCCL_IB_DISABLE": "0"}, ("NET/Socket",), None),
+        ({"NCCL_NET_GDR_LEVEL": "LOC"}, ("NET/IB",), "NCCL_NET_GDR_LEVEL"),
+        ({"NCCL_NET_GDR_READ": "0"}, ("NET/IB", "NET/IB/GDRDMA"), "NCCL_NET_GDR_READ"),
+        ({"NCCL_NET_GDR_LEVEL": "LOC"}, ("NET/IB/GDRDMA",), None),
+        ({"NCCL_NET_GDR_LEVEL": "SYS"}, ("NET/IB/GDRDMA",), None),
+        ({"NCCL_P2P_DISABLE": "1"}, ("NET/IB/GDRDMA", "SHM/direct"), "NCCL_P2P_DISABLE"),
+        ({"NCCL_P2P_DISABLE": "1"}, ("NET/IB/GDRDMA",), None),  # one GPU a host
+        ({"NCCL_P2P_NET_CHUNKSIZE": "8192"}, ("NET/IB/GDRDMA",), None),  # no exchanges here
+    ],
+)
+def test_settings_of_the_network_are_likely_causes_between_hosts(
+    settings: dict[str, str], links: tuple[str, ...], name: str | None
+) -> None:
+    causes = _with_facts(Facts(tuple(settings.items()), links), hosts={0: "a", 1: "b"}).causes
+    assert [(c.cause, c.evidence.name, c.certain) for c in causes] == (
+        [("slow_transport", name, False)] if name else []
+    )
 
 
 @pytest.mark.parametrize(
@@ -812,6 +843,62 @@ def test_small_buffers_cost_a_hop_for_each_slice() -> None:
 def test_a_minimum_of_channels_prevails_over_their_maximum() -> None:
     facts = Facts((("NCCL_MAX_NCHANNELS", "2"), ("NCCL_MIN_NCHANNELS", "16")))
     assert _with_facts(facts).causes == ()
+
+
+@pytest.mark.parametrize(("value", "named"), [("64", True), ("32", False), ("4", False)])
+@pytest.mark.parametrize("name", ["NCCL_MIN_CTAS", "NCCL_MIN_NCHANNELS"])
+def test_far_more_channels_than_usual_slow_down_compute_beside_calls(
+    name: str, value: str, named: bool
+) -> None:
+    """Twenty kernels of 150 us a step, half of them beside a collective of 1.6 ms."""
+    job = Job(2, host_work=20 * US)
+    for _ in range(STEPS):
+        for layer in range(LAYERS):
+            for rank in range(2):
+                job.compute(rank, 150 * US)
+            if layer == 0:
+                job.collective((0, 1), 1600 * US, blocking=False)
+        for rank in range(2):
+            job.compute_free[rank] = max(job.compute_free[rank], job.comm_free[rank])
+    found, _ = diagnose(analyse(job.traces()), Facts(((name, value),)), steps=STEPS)
+    assert [(c.cause, c.evidence.name, c.certain) for c in found.causes] == (
+        [("slow_setting", name, False)] if named else []
+    )
+    if named:
+        # Of ten kernels, which take (108 - 64) / (108 - 24) of 1.5 ms without it, or all.
+        assert found.causes[0].cost.low == 0
+        assert 0.7 <= found.causes[0].cost.high <= 0.9
+
+
+@pytest.mark.parametrize(
+    ("settings", "nvls", "ranks", "name"),
+    [
+        ({"NCCL_NVLS_ENABLE": "0"}, True, 4, "NCCL_NVLS_ENABLE"),
+        ({"NCCL_ALGO": "Ring"}, True, 4, "NCCL_ALGO"),
+        ({"NCCL_ALGO": "Ring,NVLS"}, True, 4, None),
+        ({"NCCL_NVLS_ENABLE": "0"}, False, 4, None),
+        ({"NCCL_NVLS_ENABLE": "0"}, True, 2, None),  # a ring moves the data once, too
+        ({"NCCL_NVLS_ENABLE": "1"}, True, 4, None),
+    ],
+)
+def test_allreduces_without_reducing_switches_are_a_likely_cause(
+    settings: dict[str, str], nvls: bool, ranks: int, name: str | None
+) -> None:
+    """A ring of four ranks moves 1.5 times the data, NVLS once: 4 ms would be 2.67."""
+    job = Job(ranks, host_work=20 * US)
+    for _ in range(STEPS):
+        for rank in range(ranks):
+            for _ in range(LAYERS):
+                job.compute(rank, 50 * US)
+        job.collective(tuple(range(ranks)), 4 * MS)
+    facts = Facts(tuple(settings.items()), nvls=nvls)
+    causes = diagnose(analyse(job.traces()), facts, steps=STEPS)[0].causes
+    assert [(c.cause, c.evidence.name, c.certain) for c in causes] == (
+        [("slow_setting", name, False)] if name else []
+    )
+    if name:
+        assert causes[0].cost.low == 0
+        assert 1.33 <= causes[0].cost.high <= 1.6
 
 
 def test_one_step_shows_what_two_ranks_do_and_the_cause() -> None:

@@ -165,10 +165,11 @@ def traced_system(connection: sqlite3.Connection, run: str) -> str | None:
     return next((row.name for row in catalogue_rows() if row.name in names), None)
 
 
-def has_own_links(system: str | None) -> bool:
-    """Whether the GPUs of a known system have links of their own, as NVLink or xGMI."""
-    wirings = (row.wiring for row in catalogue_rows() if row.name == system)
-    return next(wirings, None) in ("mesh", "switch", "matrix")
+def links_of(system: str | None) -> tuple[bool, bool]:
+    """Whether GPUs of a known system have links of their own, as NVLink; whether these reduce."""
+    row = next((row for row in catalogue_rows() if row.name == system), None)
+    own = row is not None and row.wiring in ("mesh", "switch", "matrix")
+    return own, own and row is not None and row.in_network == "NVLS"
 
 
 def _first_to_look_at(j: Judged) -> tuple[float, float, int]:

@@ -138,6 +138,10 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
     ),
     "setting": _setting,
     "transport": _setting,
+    "crowded": lambda _, e: (
+        f"{e.name}={e.detail}: collectives use {figure(e.usual)} thread blocks, each on a "
+        f"multiprocessor that kernels beside them lack for {ms(e.ms)} ms a step."
+    ),
     "slow_calls": _slow_calls,
     "turns": lambda _, e: (
         f"Different ranks compute longest in turn, by {100 * e.count:.0f} % on average."

@@ -161,15 +161,16 @@ def read_diagnosis(
 
     raises  InputError when the run has no traces, or these contradict themselves
     """
-    from collscope.reports.efficiency.answer import has_own_links, traced_system  # noqa: PLC0415
+    from collscope.reports.efficiency.answer import links_of, traced_system  # noqa: PLC0415
     from collscope.reports.waiting.traced_run import read_facts, read_traced_run  # noqa: PLC0415
     from collscope.timeline.step_causes.diagnose import diagnose  # noqa: PLC0415
 
     traced = read_traced_run(connection, _path(connection), run)
     known = system or traced_system(connection, run)
+    direct, nvls = links_of(known)
     facts = replace(
         read_facts(connection, run), reachable=_reachable(connection, run, traced, known),
-        direct=has_own_links(known),
+        direct=direct, nvls=nvls,
     )  # fmt: skip
     given = None if step_ms is None else step_ms * 1e6
     return diagnose(traced.timeline, facts, steps=traced.steps, step_ns=given)

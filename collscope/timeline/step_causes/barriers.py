@@ -34,12 +34,12 @@ def barriers(job: Job) -> Iterator[Candidate]:
         found = []
         for node in sync_nodes(job, trace).tolist():
             rows = [r for r in job.graph.lasted[1:, node].tolist() if r >= 0]
-            if not rows or not all(empty[r] for r in rows):
+            row = max(rows, key=job.rows.end.__getitem__, default=-1)
+            if row < 0 or not empty[row]:
                 continue
             found.append(node)
-            for row in rows:
-                gone[row] = True
-                first[before[row] if filled[row] else row] = True
+            gone[row] = True
+            first[before[row] if filled[row] else row] = True
         waits[found] = True
         counts.append(len(inside_steps(job, np.array(found, dtype=np.int64))))
     if min(counts, default=0) < MIN_WAITS * job.count:

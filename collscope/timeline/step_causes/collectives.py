@@ -12,12 +12,21 @@ from collscope.model import CollectiveClass, Op
 from collscope.timeline.recorded_job import thread_blocks
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Bools, Candidate, Change, Evidence, Floats
-from collscope.timeline.step_causes.settings import ALGORITHMS, Slower, allowed, slower
+from collscope.timeline.step_causes.settings import (
+    ALGORITHMS,
+    MINIMA,
+    Slower,
+    allowed,
+    number,
+    slower,
+)
 from collscope.timeline.step_causes.tolerances import (
     FAR_BELOW_REACHABLE,
     FEW_BLOCKS,
     LATENCY_NS,
     MICROBATCHES_PER_STAGE,
+    MOST_CHANNELS,
+    MULTIPROCESSORS,
     REACHED,
     TREE_BUS_BANDWIDTH,
     USUAL_CHANNELS,
@@ -31,15 +40,18 @@ class Facts(msgspec.Struct, frozen=True):
     """What logs show of a job.
 
     settings    name and value of settings that the library printed as used
-    transports  what carries the data, in the library's words
+    transports  what carries the data, in the library's words; /GDRDMA behind a network's where
+                the NIC reads the GPU's memory
     reachable   ns of one call of each class, by the system's reachable ceiling
     direct      the GPUs of a host have links of their own, as NVLink
+    nvls        their switches reduce
     """
 
     settings: tuple[tuple[str, str], ...] = ()
     transports: tuple[str, ...] = ()
     reachable: dict[CollectiveClass, float] = msgspec.field(default_factory=dict)
     direct: bool = False
+    nvls: bool = False
 
 
 def slow_settings(job: Job, facts: Facts) -> Iterator[Candidate]:
@@ -49,13 +61,14 @@ def slow_settings(job: Job, facts: Facts) -> Iterator[Candidate]:
     found = list(slower(settings, facts.transports, one_host=one_host, direct=facts.direct))
     for cause in found:
         yield from _slower(job, cause)
+    yield from _crowded(job, settings)
     if any(cause.cause == "slow_transport" for cause in found):
         return
-    algorithm = settings.get("NCCL_ALGO", "")
-    trees = algorithm and allowed(algorithm, Op.ALL_REDUCE, ALGORITHMS) == {"tree"}
-    if trees and one_host:
-        yield from _trees(job, algorithm)
-        return
+    if one_host:
+        algorithms = tuple(_algorithms(job, settings, facts))
+        yield from algorithms
+        if algorithms:
+            return
     blocks = _blocks(job, job.graph.transfer > LATENCY_NS)
     if not settings and blocks is not None and blocks <= FEW_BLOCKS:
         few = (blocks / USUAL_CHANNELS[1], blocks / USUAL_CHANNELS[0])
@@ -65,26 +78,48 @@ def slow_settings(job: Job, facts: Facts) -> Iterator[Candidate]:
         yield from _slow_calls(job, facts)
 
 
-def _trees(job: Job, value: str) -> Iterator[Candidate]:
-    """AllReduces on one host that a ring would do faster."""
+def _algorithms(job: Job, settings: Mapping[str, str], facts: Facts) -> Iterator[Candidate]:
+    """AllReduces on one host that another algorithm would do faster: a ring, or NVLS.
+
+    A ring of n ranks moves 2 (n - 1) / n of the bytes, a tree twice all, NVLS all of them once.
+    """
+    ranks = job.calls.nranks[job.calls.call_of_part].astype(np.float64)
+    moved = 2 * (ranks - 1) / np.maximum(ranks, 1)
+    algorithm = settings.get("NCCL_ALGO", "")
+    left = allowed(algorithm, Op.ALL_REDUCE, ALGORITHMS)
+    if left == {"tree"}:
+        yield from _all_reduces(
+            job, ("NCCL_ALGO", algorithm), TREE_BUS_BANDWIDTH * moved / 2, certain=True
+        )
+        return
+    off = settings.get("NCCL_NVLS_ENABLE", "").strip() == "0"
+    if facts.nvls and (off or "nvls" not in left):
+        name = "NCCL_NVLS_ENABLE" if off else "NCCL_ALGO"
+        yield from _all_reduces(
+            job, (name, settings[name]), 1 / np.maximum(moved, 1), certain=False
+        )
+
+
+def _all_reduces(
+    job: Job, setting: tuple[str, str], least: Floats, *, certain: bool
+) -> Iterator[Candidate]:
+    """AllReduces that take from a part of their time to all of it without a setting."""
     calls, transfer = job.calls, job.graph.transfer
-    ranks = calls.nranks[calls.call_of_part].astype(np.float64)
     op = np.array([key.op is Op.ALL_REDUCE for key in calls.classes] + [False])
-    moves = op[calls.class_[calls.call_of_part]] & (ranks > 1) & (transfer > LATENCY_NS)
+    moves = op[calls.class_[calls.call_of_part]] & (transfer > LATENCY_NS)
+    moves &= (least > 0) & (least < 1)
     inside = moves & (job.step_of_row[calls.row] >= 0)
     if not inside.any():
         return
-    ring = TREE_BUS_BANDWIDTH * (ranks - 1) / np.maximum(ranks, 1)
-    changes = [
-        Change(transfer=np.where(moves, np.minimum(ring**part, 1.0), 1.0)) for part in (0.5, 1, 0)
-    ]
+    least = np.where(moves, least, 1.0)
+    changes = [Change(transfer=least**part) for part in (0.5, 1, 0)]
     count = max(1, len(job.traces)) * job.count
     yield Candidate(
         "slow_setting", (), "collectives",
-        Evidence("setting", "NCCL_ALGO", count=float(inside.sum()) / count,
-                 ms=float(transfer[inside].sum()) / count / 1e6, detail=value),
-        changes=(changes[0],), others=tuple(changes[1:]), direct=True, exact=True,
-        at_power_cap=True,
+        Evidence("setting", setting[0], count=float(inside.sum()) / count,
+                 ms=float(transfer[inside].sum()) / count / 1e6, detail=setting[1]),
+        changes=(changes[0],), others=tuple(changes[1:]), direct=True, exact=certain,
+        at_power_cap=True, certain=certain,
     )  # fmt: skip
 
 
@@ -146,9 +181,37 @@ def _slower(job: Job, found: Slower) -> Iterator[Candidate]:
         found.cause, (), "collectives",
         Evidence("transport" if found.links else "setting", found.name,
                  count=float(inside.sum()) / count, ms=float(transfer[inside].sum()) / count / 1e6,
-                 usual=blocks or 0.0, detail=f"{found.value} {found.links}".strip()),
+                 usual=blocks or 0.0,
+                 detail=" with links by ".join(filter(None, (found.value, found.links)))),
         changes=(changes[0],), others=tuple(changes[1:]), direct=True, at_power_cap=True,
         certain=found.certain,
+    )  # fmt: skip
+
+
+def _crowded(job: Job, settings: Mapping[str, str]) -> Iterator[Candidate]:
+    """Kernels that a setting gives far more blocks than calls need: less is left to compute."""
+    name = next((n for n in MINIMA if (number(settings.get(n)) or 0.0) > MOST_CHANNELS), None)
+    if name is None:
+        return
+    blocks = _blocks(job, job.graph.transfer > LATENCY_NS) or number(settings[name]) or 0.0
+    if blocks <= MOST_CHANNELS:
+        return
+    share = job.recorded.contention.share
+    beside = (share > 0) & job.compute & (job.step_of_row >= 0)
+    if not beside.any():
+        return
+    left = max(MULTIPROCESSORS - blocks, 0.0) / (MULTIPROCESSORS - USUAL_CHANNELS[1])
+    changes = [
+        Change(duration=np.where(job.compute, 1 - share * (1 - factor), 1.0))
+        for factor in (float(np.sqrt(left)), left, 1.0)
+    ]
+    count = job.count * max(1, len(job.traces))
+    held = (share * (job.rows.end - job.rows.start))[beside].sum()
+    yield Candidate(
+        "slow_setting", (), "collectives",
+        Evidence("crowded", name, ms=float(held) / count / 1e6, usual=blocks,
+                 detail=settings[name]),
+        changes=(changes[0],), others=tuple(changes[1:]), direct=True, certain=False,
     )  # fmt: skip
 
 

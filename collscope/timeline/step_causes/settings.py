@@ -9,6 +9,7 @@ import msgspec
 from collscope.model import Op
 from collscope.timeline.step_causes.tolerances import (
     CHANNEL_BYTES_PER_NS,
+    COPY_ENGINE_FACTORS,
     DEFAULT_BUFFER_BYTES,
     DEFAULT_CHUNK_BYTES,
     DEFAULT_THREADS,
@@ -30,9 +31,11 @@ _TWO_STEPS = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER)  # of a buffer, i
 _STEPS = 8  # of a buffer: NCCL_STEPS
 _PROTOCOLS = ("ll", "ll128", "simple")
 ALGORITHMS = ("tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat")
+_GDR = "/GDRDMA"  # of a link whose NIC reads the GPU's memory
+MINIMA = ("NCCL_MIN_CTAS", "NCCL_MIN_NCHANNELS", "NCCL_MIN_NRINGS")
+"""Settings that give calls more channels."""
 _OFF = ("LOC", "0")
 _NEAR = ("NVL", "NVB", "C2C", "PIX", "1")  # nearer than PXB, which is the default
-_NO_PEERS = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE")
 
 Factors = tuple[float, float]
 
@@ -75,38 +78,58 @@ def slower(
 def _transport(
     settings: Mapping[str, str], links: Sequence[str], *, one_host: bool, direct: bool
 ) -> Slower | None:
+    """The setting that keeps GPUs of a host apart, or what their links or the network show."""
     kinds = {link.split("/")[0].upper(): link for link in links}
-    if not one_host:
-        return _network(settings, links)
-    detour = kinds.get("NET") or kinds.get("SHM")
-    if links and not detour:
+    over_net = one_host and "NET" in kinds
+    detour = kinds["NET"] if over_net else kinds.get("SHM", "")
+    factors = SOCKET_IN_HOST_FACTORS if over_net else HOST_MEMORY_FACTORS
+    off = _no_peers(settings, detour=bool(detour), over_net=over_net)
+    if off and (detour or (one_host and not links)):
+        if off == ["NCCL_P2P_LEVEL"] and _level(settings, "NCCL_P2P_LEVEL") in _NEAR:
+            factors = PCIE_FACTORS  # links of their own are as near as that
+        certain = one_host and factors is not PCIE_FACTORS
+        if not one_host:
+            factors = (factors[0], 1.0)  # the network may be slower than either
+        value = " ".join((settings[off[0]], *(f"{name}={settings[name]}" for name in off[1:])))
+        return Slower(
+            "slow_transport", off[0], value, {None: factors}, detour, channels=True, certain=certain
+        )
+    if one_host and direct and detour and "P2P" not in kinds:
+        return Slower(
+            "slow_transport", "", "", {None: factors}, detour, channels=True, certain=False
+        )
+    return _copy_engines(settings, links) if one_host else _network(settings, links)
+
+
+def _no_peers(settings: Mapping[str, str], *, detour: bool, over_net: bool) -> list[str]:
+    """Settings that keep the GPUs of a host apart, as far as the links show it."""
+    found = ["NCCL_P2P_DISABLE"] if _on(settings.get("NCCL_P2P_DISABLE")) else []
+    level = _level(settings, "NCCL_P2P_LEVEL")
+    if level in _OFF or (level in _NEAR and detour):
+        found.append("NCCL_P2P_LEVEL")
+    # Without shared memory the peers still reach each other.
+    if over_net and _on(settings.get("NCCL_SHM_DISABLE")):
+        found.append("NCCL_SHM_DISABLE")
+    return found
+
+
+def _level(settings: Mapping[str, str], name: str) -> str:
+    return settings.get(name, "").strip().upper()
+
+
+def _copy_engines(settings: Mapping[str, str], links: Sequence[str]) -> Slower | None:
+    """Copies between GPUs that a host thread starts, slice by slice."""
+    name = "NCCL_P2P_USE_CUDA_MEMCPY"
+    by_engine = next((link for link in links if link.upper().endswith("/CE")), "")
+    if not _on(settings.get(name)) or (links and not by_engine):
         return None
-    over_net = "NET" in kinds
-    level = settings.get("NCCL_P2P_LEVEL", "").strip().upper()
-    off = [n for n in _NO_PEERS if n != "NCCL_P2P_LEVEL" and _on(settings.get(n))]
-    off += ["NCCL_P2P_LEVEL"] if level in _OFF or (level in _NEAR and detour) else []
-    off.sort(key=_NO_PEERS.index)
-    # Without shared memory the peers still reach each other, so it is no cause by itself.
-    if off == ["NCCL_SHM_DISABLE"] and not over_net:
-        off = []
-    if not off and not (direct and detour and "P2P" not in kinds):
-        return None
-    if level in _NEAR and off == ["NCCL_P2P_LEVEL"]:
-        factors = PCIE_FACTORS  # links of their own are as near as that
-    else:
-        factors = SOCKET_IN_HOST_FACTORS if over_net else HOST_MEMORY_FACTORS
-    name, value = (off[0], settings[off[0]]) if off else ("", "")
-    for other in off[1:]:
-        value += f" {other}={settings[other]}"
-    certain = bool(off) and factors is not PCIE_FACTORS
-    return Slower(
-        "slow_transport", name, value, {None: factors}, detour or "", channels=True, certain=certain
-    )
+    factors: dict[Op | None, Factors] = {None: COPY_ENGINE_FACTORS}
+    return Slower("slow_transport", name, settings[name], factors, by_engine, certain=False)
 
 
 def _network(settings: Mapping[str, str], links: Sequence[str]) -> Slower | None:
     """Between hosts: sockets in the place of InfiniBand, or no access of the NIC to the GPU."""
-    net = [link for link in links if link.upper().startswith("NET")]
+    net = [link for link in links if link.upper().startswith("NET/")]
     socket = next((link for link in net if "SOCKET" in link.upper()), "")
     if socket or not links:
         name = "NCCL_IB_DISABLE" if _on(settings.get("NCCL_IB_DISABLE")) else ""
@@ -115,8 +138,8 @@ def _network(settings: Mapping[str, str], links: Sequence[str]) -> Slower | None
         if name:
             factors: dict[Op | None, Factors] = {None: SOCKET_FACTORS}
             return Slower("slow_transport", name, settings[name], factors, socket, certain=False)
-    staged = next((link for link in net if link not in (socket,) and "GDR" not in link.upper()), "")
-    level = settings.get("NCCL_NET_GDR_LEVEL", "").strip().upper()
+    staged = next((link for link in net if link != socket and not link.endswith(_GDR)), "")
+    level = _level(settings, "NCCL_NET_GDR_LEVEL")
     read = settings.get("NCCL_NET_GDR_READ", "").strip()
     name = "NCCL_NET_GDR_LEVEL" if level in _OFF else "NCCL_NET_GDR_READ" if read == "0" else ""
     if name and (staged or not links):

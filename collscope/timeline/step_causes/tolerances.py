@@ -4,6 +4,14 @@ USUAL_CHANNELS = (12.0, 24.0)
 """Thread blocks of a large call between GPUs with NVLink, least and most. Source: NCCL's tuning
 tables, and its logs on H200."""
 
+MOST_CHANNELS = 32.0
+"""Channels of a large call by itself, at most. Source: MAXCHANNELS of NCCL to 2.18, and 24 in its
+logs on H200."""
+
+MULTIPROCESSORS = 108.0
+"""Multiprocessors of a GPU, at least, whose calls have so many channels. Source: A100; H100 has
+132."""
+
 LL_FACTORS = (0.25, 0.5)
 """Bandwidth of LL to that of Simple. Source: half of what LL moves are flags; a quarter is the
 least in NCCL's tuning tables (141 of 370 to 480 GB/s inside a node)."""
@@ -26,6 +34,11 @@ HOST_MEMORY_FACTORS = (0.05, 0.25)
 PCIE_FACTORS = (0.5, 1.0)
 """Bandwidth through the host's memory to that of PCIe between GPUs. Source: the data crosses PCIe
 twice either way, and the memory once more."""
+
+COPY_ENGINE_FACTORS = (0.1, 0.9)
+"""Bandwidth of copies that a host thread starts to that of NVLink. Source: NCCL starts one for each
+slice of 0.5 to 1 MiB, src/transport/p2p.cc; 5 to 10 us for each are 52 to 210 GB/s, for 250 to
+450."""
 
 SOCKET_IN_HOST_FACTORS = (0.002, 0.1)
 """Bandwidth of sockets inside a host to that of NVLink. Source: TCP, 1 to 25 GB/s, for 250 to
