@@ -448,7 +448,7 @@ class Orthogonal(torch.optim.Optimizer):
         for number, (parameter, moment) in enumerate(
             zip(self.param_groups[0]["params"], self.moments, strict=True)
         ):
-            owner = number % 2
+            owner = (number + number // 4) % 2  # as much work for each
             moment.lerp_(parameter.grad, 0.05)
             if owner == dist.get_rank():
                 parameter.add_(_orthogonal(moment), alpha=-1e-5)

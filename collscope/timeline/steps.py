@@ -25,6 +25,7 @@ from collscope.timeline.tolerances import (
     MIN_PAUSE_STEPS,
     MIN_PAUSE_TO_IDLE,
     MIN_RECURRING_COLLECTIVES,
+    MIN_TURNS_TAKEN,
     PAUSE_SLACK_NS,
     PERIODS_TRIED,
     SETTLING_PART,
@@ -308,11 +309,35 @@ def _by_optimizer(rows: Rows, trace: int) -> Ints:
     runs = np.append(
         np.flatnonzero(distances > max(EDGE_LAUNCHES, int(distances.max()) // 4)), len(place) - 1
     )
+    cuts = place[runs]
+    if _in_turns(name, cuts):
+        cuts = cuts[::-1][::2][::-1]
     ends = [
-        trace_rows[: cut + 1][rows.end[trace_rows[: cut + 1]].argmax()]
-        for cut in place[runs].tolist()
+        trace_rows[: cut + 1][rows.end[trace_rows[: cut + 1]].argmax()] for cut in cuts.tolist()
     ]
     return np.array(ends, dtype=np.int64)
+
+
+def _in_turns(names: Ints, cuts: Ints) -> bool:
+    """Whether two models train in turns: every second part of a trace has the same kernels, and of
+    two neighbours each has some that the other lacks.
+
+    A step with something more, as an evaluation, lacks nothing.
+
+    names  of rows in the order of launches
+    cuts   places of the last rows of the parts
+    """
+    kinds = int(names.max(initial=0)) + 1
+    held = [np.bincount(names[a + 1 : b + 1], minlength=kinds) for a, b in pairwise(cuts.tolist())]
+    if len(held) < MIN_TURNS_TAKEN:
+        return False
+
+    def lacking(one: Ints, other: Ints) -> float:
+        return float(np.maximum(one - other, 0).sum()) / max(1, int(one.sum()))
+
+    neighbours = min(min(lacking(a, b), lacking(b, a)) for a, b in pairwise(held))
+    alike = max(max(lacking(a, b), lacking(b, a)) for a, b in zip(held, held[2:], strict=False))
+    return neighbours > 2 * alike and neighbours > MAX_LAUNCH_SPREAD
 
 
 def _by_collectives(rows: Rows, trace: int) -> Ints:

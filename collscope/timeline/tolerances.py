@@ -136,6 +136,9 @@ one kind."""
 MAX_LAUNCH_SPREAD = 0.02
 """By which steps may differ in their launches, as a part. Source: 200 recordings, by 0.5 %."""
 
+MIN_TURNS_TAKEN = 3
+"""Parts of a trace that show two models in turns. Source: a choice, of three one comes twice."""
+
 EDGE_LAUNCHES = 4
 """Launches of the host's other threads that may fall in the step beside theirs. Source: a
 choice."""

@@ -209,6 +209,26 @@ def test_a_host_that_stops_is_late() -> None:
     assert cause.cost.high > cause.cost.low
 
 
+def test_only_kernels_that_compute_follow_the_clock_of_the_gpu() -> None:
+    """Without the pause the GPU computes four times as much of the time: it may be at its cap.
+
+    There its clock is 1.19 times as low, so that 3.15 ms of kernels last 0.6 ms longer. The value
+    is in the middle. What moves data lasts as long as before.
+    """
+    kernels_ms = LAYERS * (150 + 5 * 1.5) / 1000
+
+    def value(name: str) -> float:
+        traces = [
+            replace(trace, names=(name, *trace.names[1:]))
+            for trace in _job(pause_ns=12 * MS).traces()
+        ]
+        (cause,) = diagnose(analyse(traces), Facts(), steps=STEPS)[0].causes
+        return cause.cost.value
+
+    copying = "void at::native::vectorized_elementwise_kernel<4>"
+    assert value(copying) - value("gemm") == pytest.approx(0.19 * kernels_ms / 2, rel=0.05)
+
+
 def test_a_host_that_waits_for_a_place_in_the_queue_does_not_hide_a_late_one() -> None:
     """Rank 1's host pauses for 12 ms a step. That of rank 0 is 30 ms ahead: its queue is full, and
     its last launch of each step lasts those 12 ms."""
@@ -351,6 +371,21 @@ def test_kernels_that_last_longer_at_changing_places_have_a_slow_gpu() -> None:
     assert (cause.cause, cause.ranks) == ("slow_gpu", (1,))
 
 
+def test_kernels_that_data_make_longer_or_shorter_have_no_slow_gpu() -> None:
+    """Of three kernels of rank 1 two last half as long again, one a third; each step others do.
+
+    In the mean they last a tenth longer than those of rank 0.
+    """
+    job = Job(2, host_work=20 * US)
+    for step in range(STEPS):
+        for rank in range(2):
+            for layer in range(LAYERS):
+                shorter = (layer + step) % 3 == 0
+                job.compute(rank, 150 * US * (2 if shorter else 9) // 6 if rank else 150 * US)
+        job.collective((0, 1), 100 * US)
+    assert _diagnosis(job).causes == ()
+
+
 @pytest.mark.parametrize(
     ("launch_ns", "pause_ns", "factor", "named"),
     [(1000 * US, 0, 1, False), (0, 12 * MS, 1, True), (0, 0, 4, True)],
@@ -372,6 +407,19 @@ def test_one_long_step_is_a_cause_if_something_is_done_in_it(
         job.collective((0, 1), 100 * US)
     found = _diagnosis(job)
     assert [(c.cause, c.ranks) for c in found.causes] == [("periodic", (0,))] * named
+
+
+def test_two_models_in_turns_are_no_long_steps() -> None:
+    """20 kernels of 0.1 ms and 20 others of 0.3 ms, with a collective behind each of both."""
+    job = Job(2, host_work=20 * US)
+    for step in range(2 * STEPS):
+        for rank in range(2):
+            for _ in range(LAYERS):
+                job.compute(rank, 300 * US if step % 2 else 100 * US)
+                job.rows[rank][-1].name = 2 * (step % 2)
+        job.collective((0, 1), 100 * US)
+    found, _ = diagnose(analyse(job.traces()), Facts(), steps=2 * STEPS)
+    assert found.causes == ()
 
 
 def _blocking_traces(kernels: int = 40, slower_ns: int = 0) -> list[TraceFile]:
@@ -542,6 +590,98 @@ def test_large_calls_between_small_ones_are_none_of_them() -> None:
     assert _diagnosis(job).causes == ()
 
 
+def _with_barriers(
+    number: int = 5, *, named: bool = False, behind: str = "call", waited: bool = True
+) -> Diagnosis:
+    """Blocks of ten kernels of 2 us, whose launches take 20 us each, and four of 250 us.
+
+    number  blocks a step that begin with a barrier: one element is filled, then a collective of
+            5 us
+    named   the trace has its operation; else it has no sizes
+    behind  what the host waits for: this call, or a copy of its value
+    waited  the host waits
+    """
+    job = Job(2, host_work=20 * US)
+    waits: list[list[tuple[int, int]]] = [[], []]
+    for _ in range(STEPS):
+        for block in range(6):
+            for rank in range(2):
+                job.compute(rank, 1 * US)
+                job.rows[rank][-1].name = 3
+            if block < number:
+                count: int = 0 if named else None  # type: ignore[assignment]
+                op = Op.BARRIER if named else Op.ALL_REDUCE
+                job.collective((0, 1), 5 * US, op=op, count=count, comm=COMPUTE)
+            if behind == "copy":
+                for rank in range(2):
+                    job.compute(rank, 2 * US)
+                    job.rows[rank][-1].kind, job.rows[rank][-1].name = Kind.COPY, 2
+            if block < number and waited:
+                _wait(job, waits)
+            _block(job, 10)
+        job.collective((0, 1), 100 * US)
+    fill = "vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>"
+    traces = [replace(t, names=(*t.names, fill)) for t in _with_waits(job, waits)]
+    return diagnose(analyse(traces), Facts(), steps=STEPS)[0]
+
+
+def _wait(job: Job, waits: list[list[tuple[int, int]]]) -> None:
+    """Each host waits for its GPU, and goes on 4 us later."""
+    for rank, own in enumerate(waits):
+        last = job.rows[rank][-1]
+        own.append((last.launch + 5 * US, last.end + 4 * US))
+        job.host[rank] = last.end + 4 * US
+
+
+def _block(job: Job, short: int) -> None:
+    for rank in range(2):
+        for _ in range(short):
+            job.compute(rank, 2 * US)
+        for _ in range(4):
+            job.compute(rank, 250 * US)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_barriers_that_hosts_wait_in_are_named_wherever_they_stand(named: bool) -> None:
+    (cause,) = _with_barriers(named=named).causes
+    assert (cause.cause, cause.ranks, cause.evidence.kind, cause.evidence.count) == (
+        "blocking_sync", (), "barriers", 5,
+    )  # fmt: skip
+    # After a barrier the first long kernel starts when 11 launches have passed, at 0.6 to 1.0 of
+    # 20 us, 4 and 6 us later; else behind ten kernels of 4 us.
+    assert cause.cost.low <= 5 * (0.6 * 0.220 + 0.010 - 0.040)
+    assert cause.cost.high >= 5 * (0.220 + 0.010 - 0.040)
+
+
+def test_a_call_whose_value_is_read_is_no_barrier() -> None:
+    found = [_with_barriers(behind="copy"), _with_barriers(1), _with_barriers(waited=False)]
+    assert [c.evidence.kind for d in found for c in d.causes if c.evidence.kind == "barriers"] == []
+    assert found[1].causes == found[2].causes == ()
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_who_waits_before_an_exchange_and_copied_nothing_reads_no_sizes(copies: bool) -> None:
+    """A kernel follows each copy, so a host waits for the kernel in either job."""
+    job = Job(2, host_work=20 * US)
+    waits: list[list[tuple[int, int]]] = [[], []]
+    for _ in range(STEPS):
+        for _ in range(6):
+            _block(job, 30)
+            for rank in range(2):
+                for kind in (Kind.COPY, Kind.KERNEL):
+                    job.compute(rank, 2 * US)
+                    if copies:
+                        job.rows[rank][-1].kind = kind
+                        job.rows[rank][-1].name = 2 * (kind == Kind.COPY)
+            _wait(job, waits)
+            job.collective((0, 1), 5 * US, op=Op.SEND_RECV)
+        job.collective((0, 1), 100 * US)
+    found, _ = diagnose(analyse(_with_waits(job, waits)), Facts(), steps=STEPS)
+    assert [(c.cause, c.ranks) for c in found.causes] == [("blocking_sync", ())] * (not copies)
+    if not copies:
+        assert found.causes[0].evidence.count == pytest.approx(6, abs=0.5)
+
+
 def _host_bound(pause_ns: int) -> Job:
     """60 launches of 200 us on two ranks, whose kernels are short; rank 1 pauses in each step."""
     job = Job(2, host_work=200 * US)
@@ -643,6 +783,207 @@ def test_a_forced_setting_is_named_by_the_log() -> None:
     assert cause.cost.high >= 2.999
     silent, _ = diagnose(timeline, Facts(), steps=5)
     assert silent.causes == ()
+
+
+def _with_facts(
+    facts: Facts, op: Op = Op.ALL_REDUCE, hosts: dict[int, str] | None = None
+) -> Diagnosis:
+    """Steps of 20 layers and one call of 4 ms, with what a log shows."""
+    job = Job(2, host_work=20 * US)
+    for _ in range(5):
+        for rank in range(2):
+            for _layer in range(LAYERS):
+                job.compute(rank, 50 * US)
+        job.collective((0, 1), 4 * MS, op=op)
+    return diagnose(analyse(job.traces(hosts=hosts)), facts, steps=5)[0]
+
+
+SHM, P2P = ("SHM/direct",), ("P2P/CUMEM",)
+
+
+@pytest.mark.parametrize(
+    ("settings", "links", "name"),
+    [
+        ({"NCCL_P2P_LEVEL": "LOC"}, SHM, "NCCL_P2P_LEVEL"),
+        ({"NCCL_P2P_LEVEL": "LOC"}, (), "NCCL_P2P_LEVEL"),
+        ({"NCCL_P2P_DISABLE": "1"}, SHM, "NCCL_P2P_DISABLE"),
+        ({"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}, ("NET/Socket/0",), "NCCL_P2P_DISABLE"),
+        ({"NCCL_SHM_DISABLE": "1"}, ("NET/Socket/0",), "NCCL_SHM_DISABLE"),
+        ({"NCCL_P2P_LEVEL": "NVL"}, SHM, "NCCL_P2P_LEVEL"),
+        ({"NCCL_P2P_LEVEL": "SYS"}, P2P, None),
+        ({"NCCL_P2P_LEVEL": "NVL"}, P2P, None),
+        ({"NCCL_P2P_DISABLE": "0"}, (), None),
+        ({"NCCL_SHM_DISABLE": "1"}, P2P, None),
+        ({"NCCL_P2P_USE_CUDA_MEMCPY": "1"}, ("P2P/IPC/CE",), "NCCL_P2P_USE_CUDA_MEMCPY"),
+        ({"NCCL_P2P_USE_CUDA_MEMCPY": "1"}, P2P, None),
+        ({"NCCL_P2P_DIRECT_DISABLE": "1"}, P2P, None),
+        ({}, SHM, None),  # as GPUs on PCIe have it
+    ],
+)
+@pytest.mark.parametrize("op", [Op.ALL_REDUCE, Op.SEND_RECV])
+def test_links_through_the_host_are_named_with_the_setting_that_asks_for_them(
+    settings: dict[str, str], links: tuple[str, ...], name: str | None, op: Op
+) -> None:
+    causes = _with_facts(Facts(tuple(settings.items()), links), op).causes
+    assert [(c.cause, c.evidence.name) for c in causes] == (
+        [("slow_transport", name)] if name else []
+    )
+
+
+def test_links_through_the_host_between_gpus_with_nvlink_are_a_likely_cause() -> None:
+    (cause,) = _with_facts(Facts((), SHM, direct=True)).causes
+    assert (cause.cause, cause.certain, cause.evidence.detail) == (
+        "slow_transport", False, "SHM/direct",
+    )  # fmt: skip
+    # 5 to 25 % of 4 ms are left
+    assert cause.cost.low <= 3.0
+    assert cause.cost.high >= 3.79
+    assert _with_facts(Facts((), P2P, direct=True)).causes == ()
+    assert _with_facts(Facts((), (*P2P, *SHM), direct=True)).causes == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "links", "name"),
+    [
+        ({"NCCL_IB_DISABLE": "1"}, ("NET/Socket",), "NCCL_IB_DISABLE"),
+        ({"NCCL_IB_DISABLE": "1"}, (), "NCCL_IB_DISABLE"),
+        ({"NCCL_NET": "Socket"}, ("NET/Socket", "P2P/CUMEM"), "NCCL_NET"),
+        ({"NCCL_IB_DISABLE": "1"}, ("NET/AWS Libfabric",), None),
+        ({"NCCL_IB_DISABLE": "0"}, ("NET/Socket",), None),
+        ({"NCCL_NET_GDR_LEVEL": "LOC"}, ("NET/IB",), "NCCL_NET_GDR_LEVEL"),
+        ({"NCCL_NET_GDR_READ": "0"}, ("NET/IB", "NET/IB/GDRDMA"), "NCCL_NET_GDR_READ"),
+        ({"NCCL_NET_GDR_LEVEL": "LOC"}, ("NET/IB/GDRDMA",), None),
+        ({"NCCL_NET_GDR_LEVEL": "SYS"}, ("NET/IB/GDRDMA",), None),
+        ({"NCCL_P2P_DISABLE": "1"}, ("NET/IB/GDRDMA", "SHM/direct"), "NCCL_P2P_DISABLE"),
+        ({"NCCL_P2P_DISABLE": "1"}, ("NET/IB/GDRDMA",), None),  # one GPU a host
+        ({"NCCL_P2P_NET_CHUNKSIZE": "8192"}, ("NET/IB/GDRDMA",), None),  # no exchanges here
+    ],
+)
+def test_settings_of_the_network_are_likely_causes_between_hosts(
+    settings: dict[str, str], links: tuple[str, ...], name: str | None
+) -> None:
+    causes = _with_facts(Facts(tuple(settings.items()), links), hosts={0: "a", 1: "b"}).causes
+    assert [(c.cause, c.evidence.name, c.certain) for c in causes] == (
+        [("slow_transport", name, False)] if name else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "op", "named"),
+    [
+        ("NCCL_BUFFSIZE", "65536", Op.ALL_REDUCE, True),
+        ("NCCL_BUFFSIZE", "65536", Op.SEND_RECV, True),
+        ("NCCL_BUFFSIZE", "4194304", Op.ALL_REDUCE, False),  # the default
+        ("NCCL_BUFFSIZE", "8388608", Op.ALL_REDUCE, False),
+        ("NCCL_BUFFSIZE", "-2", Op.ALL_REDUCE, False),
+        ("NCCL_P2P_NVL_CHUNKSIZE", "8192", Op.SEND_RECV, True),
+        ("NCCL_P2P_NVL_CHUNKSIZE", "8192", Op.ALL_REDUCE, False),
+        ("NCCL_P2P_NVL_CHUNKSIZE", "524288", Op.SEND_RECV, False),
+        ("NCCL_NTHREADS", "64", Op.ALL_REDUCE, True),
+        ("NCCL_NTHREADS", "64", Op.SEND_RECV, False),
+        ("NCCL_NTHREADS", "256", Op.ALL_REDUCE, False),
+        ("NCCL_NTHREADS", "50", Op.ALL_REDUCE, False),  # no whole warps: NCCL does not take it
+        ("NCCL_MAX_NCHANNELS", "2", Op.ALL_REDUCE, True),
+        ("NCCL_MAX_NRINGS", "2", Op.ALL_REDUCE, True),
+        ("NCCL_MAX_CTAS", "1", Op.SEND_RECV, True),
+        ("NCCL_MAX_CTAS", "32", Op.ALL_REDUCE, False),
+        ("NCCL_MAX_P2P_NCHANNELS", "1", Op.SEND_RECV, True),
+        ("NCCL_MAX_P2P_NCHANNELS", "1", Op.ALL_REDUCE, False),
+        ("NCCL_PROTO", "LL", Op.ALL_REDUCE, True),
+        ("NCCL_PROTO", "^LL128,Simple", Op.ALL_REDUCE, True),
+        ("NCCL_PROTO", "allreduce:LL", Op.ALL_REDUCE, True),
+        ("NCCL_PROTO", "allgather:LL", Op.ALL_REDUCE, False),
+        ("NCCL_PROTO", "LL", Op.SEND_RECV, False),  # exchanges choose theirs by size
+        ("NCCL_PROTO", "LL,Simple", Op.ALL_REDUCE, False),
+        ("NCCL_PROTO", "Simple", Op.ALL_REDUCE, False),
+        ("NCCL_ALGO", "^Ring,NVLS,NVLSTree,CollnetDirect,CollnetChain,PAT", Op.ALL_REDUCE, True),
+        ("NCCL_ALGO", "Ring", Op.ALL_REDUCE, False),
+        ("NCCL_MIN_NCHANNELS", "2", Op.ALL_REDUCE, False),
+        ("NCCL_NVLS_ENABLE", "0", Op.ALL_REDUCE, False),
+        ("NCCL_CHECK_POINTERS", "1", Op.ALL_REDUCE, False),
+    ],
+)
+def test_settings_are_causes_at_values_that_slow_calls_down(
+    name: str, value: str, op: Op, named: bool
+) -> None:
+    causes = _with_facts(Facts(((name, value),)), op).causes
+    assert [(c.cause, c.evidence.name) for c in causes] == [("slow_setting", name)] * named
+
+
+def test_small_buffers_cost_a_hop_for_each_slice() -> None:
+    """A slice of 16 KiB takes a hop of 3.4 us and, at 10 to 40 GB/s, 1.6 to 0.41 us.
+
+    64 of them are a slice of 1 MiB: by default 3.4 us and 105 to 26.2 us, so 0.336 to 0.121 of
+    that time.
+    """
+    (cause,) = _with_facts(Facts((("NCCL_BUFFSIZE", "65536"),))).causes
+    assert not cause.certain
+    low, high = 4 * (1 - 0.336), 4 * (1 - 0.121)
+    # less half of what a GPU may slow down that waits less
+    assert cause.cost.value == pytest.approx((low + high) / 2, rel=0.05)
+    assert low * 0.8 <= cause.cost.low <= low
+    assert high - 0.05 <= cause.cost.high <= high * 1.1
+
+
+def test_a_minimum_of_channels_prevails_over_their_maximum() -> None:
+    facts = Facts((("NCCL_MAX_NCHANNELS", "2"), ("NCCL_MIN_NCHANNELS", "16")))
+    assert _with_facts(facts).causes == ()
+
+
+@pytest.mark.parametrize(("value", "named"), [("64", True), ("32", False), ("4", False)])
+@pytest.mark.parametrize("name", ["NCCL_MIN_CTAS", "NCCL_MIN_NCHANNELS"])
+def test_far_more_channels_than_usual_slow_down_compute_beside_calls(
+    name: str, value: str, named: bool
+) -> None:
+    """Twenty kernels of 150 us a step, half of them beside a collective of 1.6 ms."""
+    job = Job(2, host_work=20 * US)
+    for _ in range(STEPS):
+        for layer in range(LAYERS):
+            for rank in range(2):
+                job.compute(rank, 150 * US)
+            if layer == 0:
+                job.collective((0, 1), 1600 * US, blocking=False)
+        for rank in range(2):
+            job.compute_free[rank] = max(job.compute_free[rank], job.comm_free[rank])
+    found, _ = diagnose(analyse(job.traces()), Facts(((name, value),)), steps=STEPS)
+    assert [(c.cause, c.evidence.name, c.certain) for c in found.causes] == (
+        [("slow_setting", name, False)] if named else []
+    )
+    if named:
+        # Of ten kernels, which take (108 - 64) / (108 - 24) of 1.5 ms without it, or all.
+        assert found.causes[0].cost.low == 0
+        assert 0.7 <= found.causes[0].cost.high <= 0.9
+
+
+@pytest.mark.parametrize(
+    ("settings", "nvls", "ranks", "name"),
+    [
+        ({"NCCL_NVLS_ENABLE": "0"}, True, 4, "NCCL_NVLS_ENABLE"),
+        ({"NCCL_ALGO": "Ring"}, True, 4, "NCCL_ALGO"),
+        ({"NCCL_ALGO": "Ring,NVLS"}, True, 4, None),
+        ({"NCCL_NVLS_ENABLE": "0"}, False, 4, None),
+        ({"NCCL_NVLS_ENABLE": "0"}, True, 2, None),  # a ring moves the data once, too
+        ({"NCCL_NVLS_ENABLE": "1"}, True, 4, None),
+    ],
+)
+def test_allreduces_without_reducing_switches_are_a_likely_cause(
+    settings: dict[str, str], nvls: bool, ranks: int, name: str | None
+) -> None:
+    """A ring of four ranks moves 1.5 times the data, NVLS once: 4 ms would be 2.67."""
+    job = Job(ranks, host_work=20 * US)
+    for _ in range(STEPS):
+        for rank in range(ranks):
+            for _ in range(LAYERS):
+                job.compute(rank, 50 * US)
+        job.collective(tuple(range(ranks)), 4 * MS)
+    facts = Facts(tuple(settings.items()), nvls=nvls)
+    causes = diagnose(analyse(job.traces()), facts, steps=STEPS)[0].causes
+    assert [(c.cause, c.evidence.name, c.certain) for c in causes] == (
+        [("slow_setting", name, False)] if name else []
+    )
+    if name:
+        assert causes[0].cost.low == 0
+        assert 1.33 <= causes[0].cost.high <= 1.6
 
 
 def test_one_step_shows_what_two_ranks_do_and_the_cause() -> None:

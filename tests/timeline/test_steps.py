@@ -204,6 +204,21 @@ def test_uneven_steps_end_with_an_optimizer_of_lists() -> None:
     assert lengths.tolist() == [[n, n], [n + 12, n + 12], [n, n]]
 
 
+def test_uneven_steps_of_two_models_end_with_the_second_optimizer() -> None:
+    """A generator and what judges it: half a step lacks what the other half has."""
+    passed, end = 4 * "d0 d1 d2 ", "reduce fused_adam_kernel "
+    judge = "g0 g1 " + 2 * passed + "loss d1_dgrad d0_wgrad " + end
+    made = "g0 g1 " + passed + "loss d1_dgrad " + 6 * "g1_dgrad g0_wgrad " + "{}" + end
+    more = ("x0 x1 ", "x2 gather ", "x3 gather gather ", "x4 x5 ", "x6 x7 ", "x8 gather ")
+    text = "".join(judge + made.format(m) for m in more)
+    timeline = search(traces_of(text))[2]
+    steps = find_steps(timeline.rows, timeline.calls, timeline.times, uneven=True)
+    assert steps.source == "optimizer"
+    n = len((judge + made.format("")).split())
+    lengths = np.diff(steps.ends(timeline.rows.end), axis=0)[:, 0] / EACH
+    assert lengths.tolist() == [n + 2, n + 3, n + 2, n + 2, n + 2]
+
+
 @pytest.mark.parametrize("functor", ["CopyFunctor", "UnaryOpFunctor", "BinaryOpScalarFunctor"])
 def test_copies_and_scales_of_lists_tell_no_step(functor: str) -> None:
     """FSDP copies a list in every layer."""

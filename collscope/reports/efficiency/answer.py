@@ -165,6 +165,13 @@ def traced_system(connection: sqlite3.Connection, run: str) -> str | None:
     return next((row.name for row in catalogue_rows() if row.name in names), None)
 
 
+def links_of(system: str | None) -> tuple[bool, bool]:
+    """Whether GPUs of a known system have links of their own, as NVLink; whether these reduce."""
+    row = next((row for row in catalogue_rows() if row.name == system), None)
+    own = row is not None and row.wiring in ("mesh", "switch", "matrix")
+    return own, own and row is not None and row.in_network == "NVLS"
+
+
 def _first_to_look_at(j: Judged) -> tuple[float, float, int]:
     """The largest saving first, then the most time."""
     return -(j.recoverable_ns or 0.0), -(j.device_ns or 0.0), j.row.class_id

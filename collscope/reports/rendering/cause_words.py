@@ -98,6 +98,8 @@ def _setting(cause: Cause, shown: Evidence) -> str:
     if shown.usual:
         blocks = f"; kernels use {figure(shown.usual)} thread block{'s' * (shown.usual != 1)}"
     name = f"{shown.name}={shown.detail}" if shown.name else "Few channels"
+    if not shown.name and shown.detail:
+        name = f"The links of these GPUs go through {shown.detail}"
     return f"{name}{blocks}; collective transfers take {ms(shown.ms)} ms a step."
 
 
@@ -138,6 +140,10 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
     ),
     "setting": _setting,
     "transport": _setting,
+    "crowded": lambda _, e: (
+        f"{e.name}={e.detail}: collectives use {figure(e.usual)} thread blocks, each on a "
+        f"multiprocessor that kernels beside them lack for {ms(e.ms)} ms a step."
+    ),
     "slow_calls": _slow_calls,
     "turns": lambda _, e: (
         f"Different ranks compute longest in turn, by {100 * e.count:.0f} % on average."
@@ -149,6 +155,10 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
     "nan_checks": lambda _, e: (
         f"{figure(e.count)} checks for NaN a step make the host wait for its GPU: "
         "torch.autograd.set_detect_anomaly is on."
+    ),
+    "barriers": lambda _, e: (
+        f"The host waits in {figure(e.count)} barriers a step. They carry no data, and take "
+        f"{ms(e.ms)} ms on the GPU."
     ),
     "small_calls": lambda _, e: (
         f"A step makes {figure(e.count)} small {e.name} calls one after the other. Meanwhile the "
@@ -205,20 +215,30 @@ _TITLES = {
 }  # fmt: skip
 
 
+_REMEDIES = {
+    "slow_calls": "Check the environment for NCCL settings; collscope tune tries others.",
+    "unused_parameters": (
+        "Pass find_unused_parameters=False if every step uses all parameters, or "
+        "static_graph=True if the unused ones are the same in every step."
+    ),
+    "barriers": "Remove the barriers: collectives wait for each other without them.",
+    "nan_checks": "Turn off torch.autograd.set_detect_anomaly and TORCH_DISTRIBUTED_DEBUG.",
+}
+"""By what the recording shows, where the cause alone is too little."""
+_WITHOUT_SETTING = {
+    "slow_setting": (
+        "Unset what limits the channels, unless this machine needs it, and measure again."
+    ),
+    "slow_transport": "Check the links between the GPUs, nvidia-smi topo -m, and NCCL's log.",
+}
+"""Where the recording shows no setting by name."""
+
+
 def remedy(cause: Cause) -> str:
     """What removes a cause."""
-    if cause.evidence.kind == "slow_calls":
-        return "Check the environment for NCCL settings; collscope tune tries others."
-    if cause.evidence.kind == "unused_parameters":
-        return (
-            "Pass find_unused_parameters=False if every step uses all parameters, or "
-            "static_graph=True if the unused ones are the same in every step."
-        )
-    if cause.evidence.kind == "nan_checks":
-        return "Turn off torch.autograd.set_detect_anomaly and TORCH_DISTRIBUTED_DEBUG."
-    if cause.cause == "slow_setting" and not cause.evidence.name:
-        return "Unset what limits the channels, unless this machine needs it, and measure again."
-    return _ADVICE[cause.cause]
+    if not cause.evidence.name and cause.cause in _WITHOUT_SETTING:
+        return _WITHOUT_SETTING[cause.cause]
+    return _REMEDIES.get(cause.evidence.kind, _ADVICE[cause.cause])
 
 
 def advice(cause: Cause) -> str:

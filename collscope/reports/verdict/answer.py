@@ -161,12 +161,17 @@ def read_diagnosis(
 
     raises  InputError when the run has no traces, or these contradict themselves
     """
+    from collscope.reports.efficiency.answer import links_of, traced_system  # noqa: PLC0415
     from collscope.reports.waiting.traced_run import read_facts, read_traced_run  # noqa: PLC0415
     from collscope.timeline.step_causes.diagnose import diagnose  # noqa: PLC0415
 
     traced = read_traced_run(connection, _path(connection), run)
-    reachable = _reachable(connection, run, traced, system)
-    facts = replace(read_facts(connection, run), reachable=reachable)
+    known = system or traced_system(connection, run)
+    direct, nvls = links_of(known)
+    facts = replace(
+        read_facts(connection, run), reachable=_reachable(connection, run, traced, known),
+        direct=direct, nvls=nvls,
+    )  # fmt: skip
     given = None if step_ms is None else step_ms * 1e6
     return diagnose(traced.timeline, facts, steps=traced.steps, step_ns=given)
 
@@ -178,13 +183,11 @@ def _path(connection: sqlite3.Connection) -> Path:
 
 
 def _reachable(
-    connection: sqlite3.Connection, run: str, traced: TracedRun, system: str | None
+    connection: sqlite3.Connection, run: str, traced: TracedRun, known: str | None
 ) -> dict[CollectiveClass, float]:
     """Ns of a call of each class at the system's reachable speed; of no class: not known."""
-    from collscope.reports.efficiency.answer import traced_system  # noqa: PLC0415
     from collscope.reports.predict.new_times import roof_times  # noqa: PLC0415 - numpy
 
-    known = system or traced_system(connection, run)
     if known is None or known == "fit":
         return {}
     times = roof_times(known, traced.rows, traced_gpus(connection, run))

@@ -23,7 +23,8 @@ from collscope.timeline.step_causes.collectives import Facts
 _SETTINGS = "SELECT DISTINCT name, value FROM settings WHERE run = ? ORDER BY name, value"
 _TRACED = "SELECT DISTINCT run FROM traces ORDER BY run"
 _LINKS = """
-SELECT DISTINCT transport FROM links WHERE run = ? AND transport IS NOT NULL ORDER BY transport
+SELECT DISTINCT transport || CASE WHEN gdr THEN '/GDRDMA' ELSE '' END AS carrier FROM links
+WHERE run = ? AND transport IS NOT NULL ORDER BY carrier
 """
 
 

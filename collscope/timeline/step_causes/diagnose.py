@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from collscope.timeline.analyse import Timeline
 from collscope.timeline.assumptions import clock_change
 from collscope.timeline.recorded_job import RecordedJob
+from collscope.timeline.step_causes.barriers import barriers
 from collscope.timeline.step_causes.collectives import Facts, pipeline_bubble, slow_settings
 from collscope.timeline.step_causes.hosts import common_stalls, late_hosts, unused_parameters
 from collscope.timeline.step_causes.job import Job
@@ -121,8 +122,9 @@ def _search(
 def _candidates(job: Job, facts: Facts) -> Iterator[Candidate]:
     # Of those that cost the same the first is named: a host that waits is not just late.
     for find in (
-        polling_waits, late_hosts, common_stalls, extra_work, longer_kernels, blocking_calls,
-        blocking_launches, small_calls, slow_copies, pipeline_bubble, unused_parameters,
+        polling_waits, barriers, late_hosts, common_stalls, extra_work, longer_kernels,
+        blocking_calls, blocking_launches, small_calls, slow_copies, pipeline_bubble,
+        unused_parameters,
     ):  # fmt: skip
         yield from find(job)
     yield from slow_settings(job, facts)
@@ -453,7 +455,7 @@ def _at_power_cap(
     rest  the step at the recorded clock, ns
     """
     clock = clock_change(rest / float(base[job.used].mean()))
-    longer = np.where(job.compute, 1 / clock, 1.0)
+    longer = np.where(job.follows_clock, 1 / clock, 1.0)
     known = 1.0 if left.duration is None else left.duration
     capped = player.left(replace(left, duration=longer * known), number)
     return float(capped[job.used].mean()) - rest

@@ -17,6 +17,7 @@ from collscope.timeline.graph import FIRST, HOST, NEVER
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.step_causes.tolerances import (
     LONG_STEP,
+    MAX_LACKING,
     MIN_RECURRENCES,
     STRETCHED_INTERVAL,
 )
@@ -32,6 +33,7 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 
+_MOVES_DATA = "at::native::"  # in the names of PyTorch's kernels
 _EXCHANGES = (Op.ALL_TO_ALL, Op.ALL_TO_ALLV, Op.SEND_RECV, Op.SEND, Op.RECV)
 
 
@@ -80,12 +82,18 @@ class Job:
     def long(self) -> Bools:
         """(steps,) those more than twice as long as the shortest, where they are not the most.
 
+        They do what a usual step does, and more: one that lacks much of that is another phase of
+        the job, as of two models that train in turns.
+
         Where there is none, those that a pause of a host makes longer, if the job has more of them:
         its mean step without the profiler is longer than each recorded step without a pause.
         """
         found: Bools = self.lengths > LONG_STEP * self.lengths.min(initial=np.inf)
         if 2 * found.sum() <= self.count and found.any():
-            return found
+            like = int(np.flatnonzero(~found)[0])
+            found[[s for s in np.flatnonzero(found).tolist() if self._lacks(s, like)]] = False
+            if found.any():
+                return found
         none = np.zeros(self.count, dtype=bool)
         if self._given is None or self.count < MIN_RECURRENCES:
             return none
@@ -95,6 +103,14 @@ class Job:
         usual = float(self.lengths[~paused].max())
         recur = self._given * (1 - STARTS) > usual
         return paused if recur and self.lengths[paused].min() > (1 + STARTS) * usual else none
+
+    def _lacks(self, step: int, like: int) -> bool:
+        """Whether a step lacks much of what another one has, on any rank."""
+        for trace in self.traces:
+            pair = self.pair_steps(trace, step, like)
+            if (pair.partner >= 0).sum() < (1 - MAX_LACKING) * len(pair.other):
+                return True
+        return False
 
     @property
     def _paused(self) -> Bools:
@@ -473,6 +489,17 @@ class Job:
     def compute(self) -> Bools:
         """(rows,) kernels that are no collective."""
         found: Bools = (self.rows.kind == Kind.KERNEL) & (self.rows.entry < 0)
+        return found
+
+    @cached_property
+    def follows_clock(self) -> Bools:
+        """(rows,) kernels that may last longer at a lower clock of the GPU.
+
+        PyTorch's own kernels move data. The memory sets their pace, and its clock is fixed.
+        Matrix products, attention and convolutions come from libraries or a compiler.
+        """
+        moves = np.array([_MOVES_DATA in name for name in self.rows.names] + [False])
+        found: Bools = self.compute & ~moves[self.rows.name]
         return found
 
     def name(self, row: int) -> str:

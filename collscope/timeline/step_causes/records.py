@@ -14,7 +14,8 @@ class Evidence(msgspec.Struct, frozen=True):
     """What the recording shows, as codes and values; `reports` turns it into a sentence.
 
     kind    extra_kernels, longer_kernels, taken, host_gaps, unused_parameters, blocking_calls,
-            small_calls, setting, transport, copies, exposed_calls, idle_stage, long_steps
+            barriers, small_calls, setting, transport, crowded, copies, exposed_calls, idle_stage,
+            long_steps
     name    of a kernel, call, setting, or kind of copy
     count   a step, of what is counted
     detail  value of a setting; rank that the hosts' gaps of another are held against; number of

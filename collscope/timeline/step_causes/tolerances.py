@@ -4,6 +4,14 @@ USUAL_CHANNELS = (12.0, 24.0)
 """Thread blocks of a large call between GPUs with NVLink, least and most. Source: NCCL's tuning
 tables, and its logs on H200."""
 
+MOST_CHANNELS = 32.0
+"""Channels of a large call by itself, at most. Source: MAXCHANNELS of NCCL to 2.18, and 24 in its
+logs on H200."""
+
+MULTIPROCESSORS = 108.0
+"""Multiprocessors of a GPU, at least, whose calls have so many channels. Source: A100; H100 has
+132."""
+
 LL_FACTORS = (0.25, 0.5)
 """Bandwidth of LL to that of Simple. Source: half of what LL moves are flags; a quarter is the
 least in NCCL's tuning tables (141 of 370 to 480 GB/s inside a node)."""
@@ -22,6 +30,53 @@ GRADIENTS_PER_LAUNCH = 0.25
 HOST_MEMORY_FACTORS = (0.05, 0.25)
 """Bandwidth through the host's memory to that of NVLink. Source: PCIe, 25 to 60 GB/s, for 250 to
 450."""
+
+PCIE_FACTORS = (0.5, 1.0)
+"""Bandwidth through the host's memory to that of PCIe between GPUs. Source: the data crosses PCIe
+twice either way, and the memory once more."""
+
+COPY_ENGINE_FACTORS = (0.1, 0.9)
+"""Bandwidth of copies that a host thread starts to that of NVLink. Source: NCCL starts one for each
+slice of 0.5 to 1 MiB, src/transport/p2p.cc; 5 to 10 us for each are 52 to 210 GB/s, for 250 to
+450."""
+
+SOCKET_IN_HOST_FACTORS = (0.002, 0.1)
+"""Bandwidth of sockets inside a host to that of NVLink. Source: TCP, 1 to 25 GB/s, for 250 to
+450."""
+
+SOCKET_FACTORS = (0.02, 0.8)
+"""Bandwidth of TCP between hosts to that of InfiniBand or RoCE, by one NIC or several. Source: 1 to
+10 GB/s for 12 to 50."""
+
+GDR_FACTORS = (0.5, 1.0)
+"""Bandwidth of a NIC by the host's memory to that of one that reads the GPU's. Source: the data
+crosses PCIe twice."""
+
+LL128_FACTORS = (0.9, 1.0)
+"""Bandwidth of LL128 to that of Simple. Source: 120 of the 128 bytes that it moves are data, 0.92
+in NCCL's tuning model, src/graph/tuning.cc."""
+
+HOP_NS = {"direct": 3_400.0, "host": 5_700.0, "network": 14_000.0}
+"""What a slice of data takes from one GPU to the next besides its bytes: by NVLink, the host's
+memory, a network. Source: latencies of Simple rings in NCCL's tuning model, src/graph/tuning.cc."""
+
+CHANNEL_BYTES_PER_NS = (10.0, 40.0)
+"""Speed of one channel. Source: NCCL's NVLink speeds, 20 to 40 GB/s, which two channels may share,
+src/graph/topo.h."""
+
+DEFAULT_BUFFER_BYTES = float(1 << 22)
+"""Buffer of a channel for Simple. Source: DEFAULT_BUFFSIZE of NCCL 2.4 to 2.30, src/init.cc."""
+
+DEFAULT_CHUNK_BYTES = float(1 << 19)
+"""Slice of Send and Recv by NVLink; a quarter of it by a network. Source: NCCL_P2P_NVL_CHUNKSIZE
+and NCCL_P2P_NET_CHUNKSIZE of NCCL 2.14 to 2.30, src/init.cc."""
+
+DEFAULT_THREADS = {"NCCL_NTHREADS": 512.0, "NCCL_LL128_NTHREADS": 640.0}
+"""Threads of a block where GPUs have NVLink. Source: src/include/device.h of NCCL 2.10 to 2.30."""
+
+FEW_THREADS = 256.0
+"""From so many threads a channel is as fast as its link. Source: NCCL's own choice where links are
+PCIe, src/graph/tuning.cc; a choice for NVLink."""
 
 FEW_BLOCKS = 2.0
 """Thread blocks that no library chooses for large calls inside a node. Source: a choice, below
@@ -63,6 +118,10 @@ Source: a choice."""
 
 LONG_STEP = 2.0
 """Length of a step to the shortest, from which it is an exception. Source: a choice."""
+
+MAX_LACKING = 0.1
+"""Part of a usual step's rows that an exceptional one lacks. Source: a choice, it does the same and
+something more."""
 
 MIN_KERNEL_CHANGE = 0.01
 """Change of a kernel's time, as a part of the longer step. Source: as of `MIN_CAUSE_COST`."""

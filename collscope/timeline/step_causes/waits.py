@@ -36,6 +36,10 @@ _TYPES = re.compile(r"c10::\w+|float|double|<\d+")
 _COUNTS = re.compile(r"\b(hip)?cub::|\brocprim::")
 
 
+# Memcpy DtoD (Device -> Device), Memcpy HtoD (...), CopyHostToDevice: nothing for a host to read.
+_INSIDE = re.compile(r"DtoD|HtoD|(Device|Host)ToDevice")
+
+
 def sync_nodes(job: Job, trace: int | None = None) -> Ints:
     """Nodes (less `FIRST`) of calls that make a host wait for its GPU, in whole steps."""
     found = []
@@ -56,7 +60,7 @@ def _first_row(job: Job, trace: int, call: int) -> int:
     return int(job.rows.bounds[trace] + own[0]) if len(own) else 0
 
 
-def _inside(job: Job, nodes: Ints) -> Ints:
+def inside_steps(job: Job, nodes: Ints) -> Ints:
     """Those that take place in whole steps."""
     if not len(nodes):
         return nodes
@@ -78,6 +82,7 @@ def _avoidable(job: Job, trace: int) -> Ints:
     order = job.launched(trace)
     if not len(nodes) or not len(order):
         return nodes
+    nodes = nodes[np.argsort(job.graph.time[nodes], kind="stable")]
     exchange = np.append(0, np.cumsum(job.exchange[order]))
     shift = int(job.graph.time[job.graph.start_node[order[0]] - FIRST] - job.rows.start[order[0]])
     first = np.searchsorted(job.rows.launch[order], job.graph.time[nodes] - shift)
@@ -85,14 +90,21 @@ def _avoidable(job: Job, trace: int) -> Ints:
     counted = np.array([bool(_COUNTS.search(name)) for name in job.rows.names] + [False])
     behind = np.zeros(len(job.rows) + 1, dtype=bool)  # the last one: no row
     behind[order[1:]] = counted[job.rows.name[order[:-1]]] & (job.rows.kind[order[1:]] == Kind.COPY)
-    counts = behind[job.graph.lasted[1:, nodes]].any(axis=0)
-    found: Ints = nodes[(exchange[last] == exchange[first]) & ~counts]
+    awaited = job.graph.lasted[1:, nodes]
+    counts = behind[awaited].any(axis=0)
+    # Who has copied nothing to the host since the wait before reads nothing.
+    to_host = np.array([not _INSIDE.search(name) for name in job.rows.names] + [False])
+    copied = (job.rows.kind[order] == Kind.COPY) & to_host[job.rows.name[order]]
+    copied_before = np.append(0, np.cumsum(copied))
+    since = np.maximum.accumulate(np.append(0, first[:-1]))
+    reads = (copied_before[first] > copied_before[since]) | (awaited < 0).all(axis=0)
+    found: Ints = nodes[((exchange[last] == exchange[first]) | ~reads) & ~counts]
     return found
 
 
 def blocking_calls(job: Job) -> Iterator[Candidate]:
     """Calls in which hosts wait for their GPU, and launch nothing meanwhile."""
-    per_rank = {t: _inside(job, _avoidable(job, t)) for t in job.traces}
+    per_rank = {t: inside_steps(job, _avoidable(job, t)) for t in job.traces}
     counts = {t: len(n) / max(1, job.count) for t, n in per_rank.items()}
     least = min(counts.values(), default=0)
     for trace in job.traces:
@@ -286,7 +298,7 @@ def small_calls(job: Job) -> Iterator[Candidate]:
         ]
         waits[node] = bool(behind) and all(inner[r] for r in behind)
     spent = float((rows.end - rows.start)[inner & (rows.entry >= 0) & (job.step_of_row >= 0)].sum())
-    ranks, held = len(job.traces), len(_inside(job, np.flatnonzero(waits)))
+    ranks, held = len(job.traces), len(inside_steps(job, np.flatnonzero(waits)))
     yield Candidate(
         "small_calls", (), "calls",
         Evidence("small_calls", job.name(last), count=count / job.count / ranks,

@@ -199,6 +199,8 @@ def longer_kernels(job: Job) -> Iterator[Candidate]:
         uneven = replaced or (
             recurs and all(_uneven(job, own, partner, alone) for alone, _ in job.contention)
         )
+        if not uneven and not _only_longer(longer - theirs):
+            continue
         others = () if uneven else _calls_too(job, trace, other)
         # Ranks exchange what they work on: of what one has more, another may have less.
         if uneven and job.exchange[job.step_of_row >= 0].any():
@@ -259,6 +261,15 @@ def _longer_in_some(job: Job, trace: int, other: int) -> Candidate | None:
         ),
         others=others, counted=True, some=some,
     )  # fmt: skip
+
+
+def _only_longer(difference: Floats) -> bool:
+    """Whether few kernels are shorter than on another rank: a slow GPU makes none of them so.
+
+    Where data decide what each rank does in a step, many are.
+    """
+    shorter = -float(np.minimum(difference, 0.0).sum())
+    return shorter <= MIN_REGULAR * float(np.maximum(difference, 0.0).sum())
 
 
 def taken_by_others(job: Job, trace: int, other: int) -> Floats:
