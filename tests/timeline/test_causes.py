@@ -165,6 +165,26 @@ def test_kernels_that_one_rank_has_in_every_second_step_cost_the_half() -> None:
     assert cause.cost.value == pytest.approx(10 * 0.202 / 2, rel=0.1)
 
 
+def test_a_pause_right_behind_extra_kernels_goes_with_them() -> None:
+    """In every step rank 1's host does something with them for 12 ms."""
+    job = Job(2, host_work=20 * US)
+    for _ in range(STEPS):
+        for rank in range(2):
+            for layer in range(LAYERS):
+                if rank and layer == 10:
+                    for _ in range(5):
+                        job.compute(rank, 100 * US)
+                        job.rows[rank][-1].name = 2
+                    job.host[rank] += 12 * MS
+                job.compute(rank, 150 * US)
+        job.collective((0, 1), 100 * US)
+    cause, *_ = _diagnosis(job).causes
+    assert (cause.cause, cause.ranks) == ("extra_work", (1,))
+    # The host takes 12 ms and 26 launches; without, the GPU takes 20 kernels and the collective.
+    goes = 12 + 26 * 0.02 - 20 * 0.152 - 0.102
+    assert cause.cost.low <= goes <= cause.cost.high
+
+
 def test_work_that_one_rank_has_more_of_in_one_step_is_uneven() -> None:
     """Kernels of 150 to 165 us last 1.8 times as long in one of five steps."""
     (cause,) = _in_some(3, longer=1.8).causes

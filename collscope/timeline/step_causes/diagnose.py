@@ -23,7 +23,6 @@ from collscope.timeline.step_causes.periodic import long_steps, recurrence
 from collscope.timeline.step_causes.records import (
     Candidate,
     Cause,
-    CauseSpan,
     Change,
     Cost,
     Diagnosis,
@@ -336,7 +335,7 @@ def _saved(
                 found += _others_fast(job, player, candidate, change, k, rest)
             if reading.pace in paces:
                 found.append(mean)
-                rests += [(mean, rest)] + _steps_that_lack_it(job, candidate, base, mean)
+                rests += [(mean, rest), *_steps_that_lack_it(job, candidate, base, mean)]
                 found += _by_given(player, gone, reading.pace, rest)
                 scatter.append(_deviation(left))
                 errors.append(_scatter_of_saving(player, candidate, base[used], left))
@@ -359,7 +358,7 @@ def _saved(
 def _steps_that_lack_it(
     job: Job, candidate: Candidate, base: Floats, saved: float
 ) -> list[tuple[float, float]]:
-    """What is saved, and the step without what some have: the mean of the others."""
+    """What is saved, and the mean of the steps without what some have; empty: all have it."""
     lacks = job.used.copy()
     lacks[list(candidate.some)] = False
     return [(saved, float(base[lacks].mean()))] if candidate.some and lacks.any() else []
