@@ -94,7 +94,8 @@ def _pauses_behind(job: Job, trace: int, other: int, more: Ints) -> tuple[Ints, 
 
 def _in_steps(job: Job, rows: Ints, ns: Floats) -> Floats:
     """(steps,) what rows take in each whole step."""
-    found: Floats = np.bincount(job.step_of_row[rows], ns[rows], minlength=job.count)
+    found = np.zeros(job.count)
+    np.add.at(found, job.step_of_row[rows], ns[rows])
     return found
 
 
