@@ -163,7 +163,7 @@ def _cost(
         cost = saved
     # A host that is late makes the steps differ by that, so what is left counts; and what it does
     # now and then is no cause of every step.
-    recurs = not candidate.recorded or _recurs(job, candidate, cost)
+    recurs = not candidate.recorded or _recurs(job, player, candidate, cost)
     scatter = cost.scatter if candidate.recorded or candidate.counted else player.scatter
     # Whether it is at the cap the trace does not show: anything from nothing to `clock`.
     low, high = min(cost.all) - cost.clock / 2, max(cost.all) - cost.clock / 2
@@ -252,10 +252,18 @@ def _error(job: Job, scatter: float) -> float:
     return scatter / float(np.sqrt(job.used.sum()))
 
 
-def _recurs(job: Job, candidate: Candidate, cost: _Saved) -> bool:
-    """Whether hosts lose about as much in each step, or each step is about as much longer."""
+def _recurs(job: Job, player: Player, candidate: Candidate, cost: _Saved) -> bool:
+    """Whether hosts lose about as much in each step, or each step is about as much longer.
+
+    Interruptions recur, too, where the given step is longer than one without them, even if hosts
+    are as slow as recorded.
+    """
     if job.long.any() and job.used.sum() < MIN_RECURRENCES:
         return False
+    if candidate.irregular and player.given:
+        slow = player.steps(candidate.changes[0], Reading(1.0))[job.used]
+        if player.given * (1 - STARTS) > float(slow.max()):
+            return True
     if cost.least > MIN_LATENESS_EACH_STEP * min(cost.plain):
         return True
     lost = _lost(job, candidate.changes[0]).sum(axis=0)
@@ -343,6 +351,10 @@ def _saved(
                     clocks.append(_at_power_cap(job, player, without, k, base, rest))
             if candidate.irregular and not player.given:
                 found.append(mean * reading.pace)
+            if candidate.irregular and player.given and gone is NOTHING:
+                # Hosts may be as slow as recorded, and be interrupted less.
+                slow = float(player.steps(change, replace(reading, pace=1.0))[used].mean())
+                found.append(max(0.0, player.given - slow))
             if reading.pace == pace or anywhere:
                 by_pace.setdefault(reading.pace, []).append(mean)
                 least = min(least, float((base[used] - left).min()))
