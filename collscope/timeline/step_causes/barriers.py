@@ -11,11 +11,10 @@ from collscope.model import Op
 from collscope.model.trace import Kind
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Candidate, Change, Evidence
-from collscope.timeline.step_causes.tolerances import LATENCY_NS, MIN_WAITS
+from collscope.timeline.step_causes.tolerances import LATENCY_NS, MIN_WAITS, VALUE_BYTES
 from collscope.timeline.step_causes.waits import inside_steps, sync_nodes
 
 Bools = npt.NDArray[np.bool_]
-_VALUE_BYTES = 8  # of one value
 
 
 def barriers(job: Job) -> Iterator[Candidate]:
@@ -77,7 +76,7 @@ def _empty_calls(job: Job) -> tuple[Bools, Bools]:
     shortest = np.minimum.reduceat(job.graph.transfer, calls.offsets[:-1])
     short = (shortest <= LATENCY_NS) & ~calls.p2p
     size, named = size[calls.class_], named[calls.class_]
-    known = named | ((size >= 0) & (size <= _VALUE_BYTES))
+    known = named | ((size >= 0) & (size <= VALUE_BYTES))
     fill = np.array(["FillFunctor" in name for name in rows.names] + [False])[rows.name]
     fill &= (rows.kind == Kind.KERNEL) & (rows.end - rows.start <= LATENCY_NS)
     for trace in job.traces:

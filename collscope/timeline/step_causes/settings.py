@@ -8,6 +8,7 @@ import msgspec
 
 from collscope.model import Op
 from collscope.timeline.step_causes.tolerances import (
+    BUFFER_STEPS,
     CHANNEL_BYTES_PER_NS,
     COPY_ENGINE_FACTORS,
     DEFAULT_BUFFER_BYTES,
@@ -28,7 +29,6 @@ from collscope.timeline.step_causes.tolerances import (
 RINGS = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER, Op.BROADCAST, Op.REDUCE)
 """Operations that algorithms, protocols and threads are chosen for; the others exchange."""
 _TWO_STEPS = (Op.ALL_REDUCE, Op.ALL_GATHER, Op.REDUCE_SCATTER)  # of a buffer, in each slice
-_STEPS = 8  # of a buffer: NCCL_STEPS
 _PROTOCOLS = ("ll", "ll128", "simple")
 ALGORITHMS = ("tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat")
 _GDR = "/GDRDMA"  # of a link whose NIC reads the GPU's memory
@@ -191,13 +191,13 @@ def _buffers(settings: Mapping[str, str], hop_ns: float) -> Iterator[Slower]:
         if simple:
             for op in RINGS:
                 steps = 2 if op in _TWO_STEPS else 1
-                usual = DEFAULT_BUFFER_BYTES * steps / _STEPS
-                factors[op] = _of_slices(size * steps / _STEPS, usual, hop_ns)
+                usual = DEFAULT_BUFFER_BYTES * steps / BUFFER_STEPS
+                factors[op] = _of_slices(size * steps / BUFFER_STEPS, usual, hop_ns)
         else:
             factors |= dict.fromkeys(RINGS, (1.0, 1.0))
-        factors[None] = _of_slices(min(size / _STEPS, chunk), chunk, hop_ns)
+        factors[None] = _of_slices(min(size / BUFFER_STEPS, chunk), chunk, hop_ns)
         yield Slower("slow_setting", name, settings[name], factors, certain=False)
-        chunk = min(chunk, size / _STEPS)
+        chunk = min(chunk, size / BUFFER_STEPS)
     for name in ("NCCL_P2P_NVL_CHUNKSIZE", "NCCL_P2P_NET_CHUNKSIZE"):
         size = number(settings.get(name))
         usual = chunk if "NVL" in name else min(chunk, DEFAULT_CHUNK_BYTES / 4)

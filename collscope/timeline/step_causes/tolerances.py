@@ -67,6 +67,9 @@ src/graph/topo.h."""
 DEFAULT_BUFFER_BYTES = float(1 << 22)
 """Buffer of a channel for Simple. Source: DEFAULT_BUFFSIZE of NCCL 2.4 to 2.30, src/init.cc."""
 
+BUFFER_STEPS = 8
+"""Parts of a buffer, filled one after the other. Source: NCCL_STEPS, src/include/device.h."""
+
 DEFAULT_CHUNK_BYTES = float(1 << 19)
 """Slice of Send and Recv by NVLink; a quarter of it by a network. Source: NCCL_P2P_NVL_CHUNKSIZE
 and NCCL_P2P_NET_CHUNKSIZE of NCCL 2.14 to 2.30, src/init.cc."""
@@ -134,6 +137,10 @@ MIN_OWN_WORK = 0.5
 
 SMALL_CALL_NS = 50_000
 """A transfer so short is latency, and no bytes. Source: as of `LATENCY_NS`."""
+
+VALUE_BYTES = 8
+"""A collective of so few bytes carries at most one value. Source: NCCL's largest datatypes, Int64,
+Uint64 and Float64, have 8 bytes."""
 
 MIN_SMALL_CALLS = 8
 """Calls a step that one call could do. Source: a choice, fewer cost little."""
