@@ -573,6 +573,8 @@ def unet(models: Any, planted: Any, case: Any) -> Made:
 class Heard(nn.Module):
     """A layer of a sound encoder; the heads and the MLP can be split over ranks."""
 
+    causal = False
+
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.size = width // heads
@@ -581,9 +583,10 @@ class Heard(nn.Module):
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x):
-        b, t, _ = x.shape
-        q, k, v = self.qkv(self.norm(x)).view(b, t, -1, 3, self.size).permute(3, 0, 2, 1, 4)
-        a = F.scaled_dot_product_attention(q, k, v)
+        qkv = self.qkv(self.norm(x))  # of the whole sequence, where a rank has a part of it
+        b, t, _ = qkv.shape
+        q, k, v = qkv.view(b, t, -1, 3, self.size).permute(3, 0, 2, 1, 4)
+        a = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         x = x + self.out(a.transpose(1, 2).reshape(b, t, -1))
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
@@ -796,23 +799,10 @@ def messages(models: Any, planted: Any, case: Any) -> Made:
     return Made(run, loss)
 
 
-class Halved(nn.Module):
-    """A layer with a part of the heads and the MLP; a part of the sequence between them."""
+class Halved(Heard):
+    """The same for text, with a part of the sequence between the heads and the MLP."""
 
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.size = width // heads
-        self.norm, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        qkv = self.qkv(self.norm(x))
-        b, t, _ = qkv.shape
-        q, k, v = qkv.view(b, t, -1, 3, self.size).permute(3, 0, 2, 1, 4)
-        a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(a.transpose(1, 2).reshape(b, t, -1))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
+    causal = True
 
 
 @job

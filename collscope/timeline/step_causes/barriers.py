@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from collscope.model import Op
 from collscope.model.trace import Kind
 from collscope.timeline.step_causes.job import Job
-from collscope.timeline.step_causes.records import Candidate, Change, Evidence
+from collscope.timeline.step_causes.records import Bools, Candidate, Change, Evidence
 from collscope.timeline.step_causes.tolerances import LATENCY_NS, MIN_WAITS, VALUE_BYTES
 from collscope.timeline.step_causes.waits import inside_steps, sync_nodes
-
-Bools = npt.NDArray[np.bool_]
 
 
 def barriers(job: Job) -> Iterator[Candidate]:
