@@ -246,6 +246,8 @@ def advice(cause: Cause) -> str:
     text = remedy(cause)
     if cause.cause == "late_host" and not cause.certain:
         text += " Time the job without the profiler, and pass that time as --step-ms."
+    if (cause.cause, cause.evidence.kind, cause.certain) == ("slow_gpu", "longer_kernels", False):
+        text += " If it is as fast as the others, this rank may have more data."
     return text
 
 

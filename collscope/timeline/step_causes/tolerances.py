@@ -168,6 +168,11 @@ MIN_LONGER = 0.1
 """How much longer kernels of one rank take. Source: two GPUs of one kind differ by less; their
 clocks by 3 % between two starts."""
 
+OUT_OF_CACHE_NS = 50_000
+"""A kernel that moves data so long moves more than a cache holds. Source: vendors' data sheets, 50
+MB at 3.35 TB/s are 15 us (H100), 40 MB at 1.56 TB/s 26 us (A100), 256 MB at 5.3 TB/s 48 us
+(MI300X)."""
+
 MAX_OTHER_KERNELS = 0.01
 """Part of a step's kernels that another rank does not have. Source: a choice."""
 

@@ -22,10 +22,11 @@ from collscope.timeline.step_causes.tolerances import (
     MIN_RECURRENCES,
     MIN_REGULAR,
     MIN_TURNS,
+    OUT_OF_CACHE_NS,
     STEADY,
 )
 from collscope.timeline.step_causes.waits import sync_nodes
-from collscope.timeline.tolerances import MAX_QUEUED_IDLE_NS, STARTS
+from collscope.timeline.tolerances import MAX_BESIDE_ALONE, MAX_QUEUED_IDLE_NS, STARTS
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -203,6 +204,9 @@ def longer_kernels(job: Job) -> Iterator[Candidate]:
         )
         if not uneven and not _only_longer(longer - theirs):
             continue
+        uneven |= recurs and all(
+            _at_some_places(job, own, partner, alone) for alone, _ in job.contention
+        )
         others = () if uneven else _calls_too(job, trace, other)
         # Ranks exchange what they work on: of what one has more, another may have less.
         if uneven and job.exchange[job.step_of_row >= 0].any():
@@ -218,7 +222,8 @@ def longer_kernels(job: Job) -> Iterator[Candidate]:
                 for alone, _ in job.contention
             ),
             others=others, between_gpus=STARTS,
-            certain=recurs or not uneven, counted=not uneven,
+            certain=recurs if uneven else not recurs or _by_clock(job, own, longer - theirs),
+            counted=not uneven,
         )  # fmt: skip
 
 
@@ -429,10 +434,45 @@ def _uneven(job: Job, own: Ints, partner: Ints, alone: Floats) -> bool:
     known = [r for r in inside if len(r) >= MIN_KERNELS_OF_A_KIND]
     if not known:
         return False
-    steady = [
-        float(np.median(np.abs(r - np.median(r)))) < (np.median(r) - 1) / STEADY for r in known
-    ]
-    return len(known) >= len(kinds) / 2 and sum(steady) >= 0.75 * len(known)
+    steady = sum(_steady(r) for r in known)
+    return len(known) >= len(kinds) / 2 and steady >= 0.75 * len(known)
+
+
+def _at_some_places(job: Job, own: Ints, partner: Ints, alone: Floats) -> bool:
+    """Whether a kernel is longer at some places, and at others as long as on the other rank.
+
+    Of a kernel that moves data, and more than a cache holds. A lower clock does not make it longer,
+    and slower memory makes it longer everywhere: at some places it has more data. Such kernels,
+    and others that move data, have most of what the rank takes longer.
+
+    alone  (rows,) ns of each with nothing beside it, by one reading
+    """
+    share = job.recorded.contention.share
+    known = ~job.follows_clock[own] & (np.minimum(alone[own], alone[partner]) > OUT_OF_CACHE_NS)
+    known &= np.maximum(share[own], share[partner]) < MAX_BESIDE_ALONE
+    longer = alone[own] - alone[partner]
+    kind, ratio = job.rows.name[own], alone[own] / np.maximum(alone[partner], 1)
+    more, equal = known & (ratio > 1 + MIN_LONGER), known & (np.abs(ratio - 1) < STARTS)
+    if longer[more].sum() < MIN_REGULAR * longer.sum():
+        return False
+    return any(
+        (more & (kind == k)).sum() >= MIN_KERNELS_OF_A_KIND
+        and (equal & (kind == k)).sum() >= MIN_KERNELS_OF_A_KIND
+        and _steady(ratio[more & (kind == k)])
+        for k in np.unique(kind[more])
+    )
+
+
+def _steady(ratio: Floats) -> bool:
+    """Whether kernels of one kind are longer by more than they scatter."""
+    middle = float(np.median(ratio))
+    return float(np.median(np.abs(ratio - middle))) < (middle - 1) / STEADY
+
+
+def _by_clock(job: Job, own: Ints, difference: Floats) -> bool:
+    """Whether those are longer that a lower clock makes so, rather than those that move data."""
+    follows = job.follows_clock[own]
+    return float(difference[follows].sum()) > MIN_REGULAR * float(difference.sum())
 
 
 def _in_turns(job: Job) -> Candidate | None:
