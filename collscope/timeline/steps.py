@@ -53,6 +53,7 @@ class Steps(msgspec.Struct, frozen=True):
     # marks: the profiler's; graphs: of launches of CUDA or HIP graphs;
     # kernels, period: of kernels, collectives; given: as many as given at ingest;
     # optimizer: uneven steps, each ends with the optimizer's kernels;
+    # calls: uneven steps, each ends with the call that ends it on a rank whose steps are alike;
     source: str  # window: none
     rows: Ints  # rows of all boundaries, boundary by boundary
     bounds: Ints  # (boundaries,) where each begins; the first ones of all traces, then the second
@@ -107,7 +108,7 @@ def find_steps(
     part them, those of the longest stretch, the last one of equals.
 
     given   number of steps in each trace, where that is known: equal parts of its launches
-    uneven  where no equal steps recur, each ends with the optimizer
+    uneven  where no equal steps recur, each ends with the optimizer, or with a call
     """
     warm = warm_until(rows, calls, times)
     n = len(rows.ranks)
@@ -126,6 +127,10 @@ def find_steps(
         if ends and min(len(e) for e in ends) > 1:
             source, found = name, ends
             break
+    if uneven and source == "window":
+        ends = [_after(rows, e, int(warm[t])) for t, e in enumerate(_by_calls(rows, calls))]
+        if ends and min(len(e) for e in ends) > 1:
+            source, found = "calls", ends
     good = [t for t in range(n) if len(found[t]) > 1]
     count = min((len(found[t]) for t in good), default=2) - 1
     ends = [found[t][-1 - count :] for t in good]
@@ -306,16 +311,92 @@ def _by_optimizer(rows: Rows, trace: int) -> Ints:
         return place
     # Between the optimizers of two steps stands far more than between two kernels of one.
     distances = np.diff(place)
-    runs = np.append(
-        np.flatnonzero(distances > max(EDGE_LAUNCHES, int(distances.max()) // 4)), len(place) - 1
-    )
-    cuts = place[runs]
+    apart = distances > max(EDGE_LAUNCHES, int(distances.max(initial=0)) // 4)
+    # So does a backward pass, where its kernels have names; not between two optimizers of a step.
+    passes = np.cumsum(_named(rows, _BACKWARD)[name])
+    if passes[-1]:
+        apart &= np.diff(passes[place]) > 0
+    cuts = place[np.append(np.flatnonzero(apart), len(place) - 1)]
     if _in_turns(name, cuts):
         cuts = cuts[::-1][::2][::-1]
     ends = [
         trace_rows[: cut + 1][rows.end[trace_rows[: cut + 1]].argmax()] for cut in cuts.tolist()
     ]
     return np.array(ends, dtype=np.int64)
+
+
+def _by_calls(rows: Rows, calls: Calls) -> list[Ints]:
+    """Per rank its rows of the calls that end the steps of a rank whose steps are alike.
+
+    What else a rank does in some steps, it takes part in the same calls.
+    """
+    n = len(rows.ranks)
+    shared = (calls.seen == n) & ~calls.p2p
+    of_row = np.full(len(rows), -1, dtype=np.int64)
+    of_row[calls.row] = np.where(shared, np.arange(len(calls)), -1)[calls.call_of_part]
+    for trace in range(n):
+        ends = of_row[_calls_beside(rows, trace, of_row >= 0, _alike_steps(rows, trace))]
+        if len(ends) > 1:
+            return [calls.row[calls.offsets[ends] + t] for t in range(n)]
+    return [np.empty(0, dtype=np.int64)] * n
+
+
+def _calls_beside(rows: Rows, trace: int, shared: npt.NDArray[np.bool_], steps: Ints) -> Ints:
+    """Per step the row of the call before one of its rows, or of the one behind it.
+
+    Of the same call in every step, so as far from the row: another one, as a barrier, may be nearer
+    in some.
+
+    shared  (rows,) whether they are of a call of all ranks
+    steps   a row of each step
+    """
+    # Rows that were launched before the trace began come first, as they ran.
+    ordered: Ints = np.arange(rows.bounds[trace], rows.bounds[trace + 1])
+    ordered = ordered[np.argsort(rows.launch[ordered], kind="stable")]
+    place = np.flatnonzero(shared[ordered])
+    begins = np.flatnonzero(np.isin(ordered, steps))
+    for side in (-1, 0):
+        index = np.searchsorted(place, begins) + side
+        known = (index >= 0) & (index < len(place))
+        chosen = place[index[known]]
+        if len(chosen) > 1 and np.ptp(chosen - begins[known]) <= EDGE_LAUNCHES:
+            found: Ints = ordered[chosen]
+            return found
+    return ordered[:0]
+
+
+def _alike_steps(rows: Rows, trace: int) -> Ints:
+    """Rows, one of each step, if what a trace launches between them is alike.
+
+    A step may hold something more, as a barrier: a few launches, and of things that all steps hold.
+    An optimizer behind the last part of a batch has kernels of its own, or launches one for each
+    tensor.
+    """
+    launched, _ = _in_order(rows, trace)
+    what = np.where(rows.entry[launched] >= 0, len(rows.names), rows.name[launched])
+    kernel = (rows.kind[launched] == Kind.KERNEL) & (rows.entry[launched] < 0)
+    tail = what[len(what) // SETTLING_PART :][kernel[len(what) // SETTLING_PART :]]
+    known, counts = np.unique(tail, return_counts=True)
+    if not (counts > 1).any():
+        return launched[:0]
+    rarest = known[np.where(counts > 1, counts, len(tail) + 1).argmin()]
+    places = np.flatnonzero((what == rarest) & kernel)
+    for stride in range(1, min(PERIODS_TRIED, (len(places) - 1) // 2) + 1):
+        cuts: Ints = places[::-1][::stride][::-1]
+        held = np.array(
+            [np.bincount(what[a:b], minlength=len(rows.names) + 1) for a, b in pairwise(cuts)]
+        )
+        usual = held.min(axis=0)
+        own = (usual == 0) & (np.bincount(what, minlength=len(usual)) > 0)
+        period = what[cuts[-2] : cuts[-1]][kernel[cuts[-2] : cuts[-1]]]
+        if (
+            not own.any()
+            and (held - usual).sum(axis=1).max() <= EDGE_LAUNCHES
+            and _named(rows, _BACKWARD)[period].any()
+            and _are_steps(rows, launched, cuts, period)
+        ):
+            return launched[cuts]
+    return launched[:0]
 
 
 def _in_turns(names: Ints, cuts: Ints) -> bool:
@@ -421,10 +502,15 @@ def _of_optimizer(rows: Rows, names: Ints) -> npt.NDArray[np.bool_]:
     names  of a trace's rows; one more than there are: a collective
     """
     for pattern in (_OPTIMIZER, _UPDATE):
-        found = np.array([bool(pattern.search(name)) for name in rows.names] + [False])
+        found = _named(rows, pattern)
         if found[names].any():
             break
     return found
+
+
+def _named(rows: Rows, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+    """Per name whether it has the pattern; one more than there are: a collective."""
+    return np.array([bool(pattern.search(name)) for name in rows.names] + [False])
 
 
 def _longest_gaps(rows: Rows, launched: Ints, step: Ints) -> Ints:

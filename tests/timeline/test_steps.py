@@ -204,6 +204,58 @@ def test_uneven_steps_end_with_an_optimizer_of_lists() -> None:
     assert lengths.tolist() == [[n, n], [n + 12, n + 12], [n, n]]
 
 
+def test_two_optimizers_of_a_step_are_no_two_steps() -> None:
+    """The second one computes with kernels that the forward pass has, too."""
+    update = LISTS.format("PointwiseOpScalarFunctor") + " "
+    made = "f0 f1 f2 f3 f4 f5 " + update
+    more = ("", "copy0 copy1 copy2 copy3 copy4 copy5 copy6 ", "", "copy8 ")
+    text = "".join(m + UNLIKE + update + made for m in more)
+    timeline = search(traces_of(text))[2]
+    steps = find_steps(timeline.rows, timeline.calls, timeline.times, uneven=True)
+    assert steps.source == "optimizer"
+    n = len((UNLIKE + update + made).split())
+    lengths = np.diff(steps.ends(timeline.rows.end), axis=0)[:, 0] / EACH
+    assert lengths.tolist() == [n + 7, n, n + 1]
+
+
+PLAIN = "embed " + 6 * FORWARD + "loss " + 6 * "b0_dgrad b1_wgrad reduce " + 12 * "norm mm "
+
+
+def uneven(own: str, other: str) -> tuple[str, list[float]]:
+    """Source and lengths of the steps, in rows, where the third of four has something more.
+
+    own    of the first rank
+    other  of the second, as many rows
+    """
+    texts = ["".join(m + PLAIN for m in ("", "", more, "")) for more in (own, other)]
+    timeline = search([traces_of(text)[rank] for rank, text in enumerate(texts)])[2]
+    assert timeline.steps.source == "window"
+    steps = find_steps(timeline.rows, timeline.calls, timeline.times, uneven=True)
+    return steps.source, (np.diff(steps.ends(timeline.rows.end), axis=0)[:, 1] / EACH).tolist()
+
+
+SAVED = " ".join(f"copy{k}" for k in range(12)) + " "
+
+
+def test_steps_of_one_rank_tell_those_of_another_by_their_calls() -> None:
+    """An optimizer without a name, and one rank reads all of its layers back in one step."""
+    n = len(PLAIN.split())
+    assert uneven(SAVED, 12 * "wait ") == ("calls", [n, n + 12])
+
+
+def test_a_few_more_launches_of_kinds_that_every_step_has_leave_a_step_alike() -> None:
+    """The other rank waits for the one that saves: a barrier fills its element and reduces it."""
+    n = len(PLAIN.split())
+    found = uneven(SAVED + "norm reduce ", 12 * "wait " + "norm reduce ")
+    assert found == ("calls", [n, n + 14, n])
+
+
+@pytest.mark.parametrize("more", ["lion ", 5 * "norm "])
+def test_parts_of_a_batch_with_an_optimizer_of_no_name_are_no_steps(more: str) -> None:
+    """Behind some parts stands what no other part has, or one launch for each tensor."""
+    assert uneven(more, more)[0] == "window"
+
+
 def test_uneven_steps_of_two_models_end_with_the_second_optimizer() -> None:
     """A generator and what judges it: half a step lacks what the other half has."""
     passed, end = 4 * "d0 d1 d2 ", "reduce fused_adam_kernel "
