@@ -22,6 +22,7 @@ from collscope.timeline.step_causes.tolerances import (
     MIN_TO_CHANCE,
     MIN_WAITS,
     PLAIN_INTERVALS,
+    REUSED_FACTOR,
     SMALL_CALL_NS,
 )
 
@@ -314,19 +315,17 @@ def slow_copies(job: Job) -> Iterator[Candidate]:
     Not those so short that a host reads a value with them, or sends one: it waits for the value.
     """
     names = job.rows.names
-    slow = np.array(["pageable" in n.lower() for n in names] + [False])
-    rows = (job.rows.kind == Kind.COPY) & slow[job.rows.name]
-    rows &= job.rows.end - job.rows.start > LATENCY_NS
+    rows = pageable_copies(job)
     inside = rows & (job.step_of_row >= 0)
     if not inside.any():
         return
     longest = int(np.where(inside, job.rows.end - job.rows.start, 0).argmax())
-    scale = np.where(rows, 0.0, 1.0)
-    waits = np.zeros(len(job.graph.time), dtype=bool)
-    for node in sync_nodes(job).tolist():
-        held = [r for r in job.graph.lasted[1:, node].tolist() if r >= 0]
-        waits[node] = bool(held) and all(rows[r] for r in held)
-    held_up = np.where(rows, job.call_ns, 0.0)
+    kept = np.where(rows, 0.0, 1.0)
+    # A copy is longer where its host writes to memory for the first time. Whether it gets such
+    # memory depends on what else it has allocated, as a profiler does.
+    to_host = np.array([_INSIDE.search(n) is None for n in names] + [False])[job.rows.name]
+    reused = np.where(to_host, np.maximum(kept, 1 - REUSED_FACTOR), kept)
+    others = (_without_copies(job, reused),) if to_host[inside].any() else ()
     ranks = {int(t) for t in job.rows.trace[inside]}
     chosen = (
         () if len(ranks) == len(job.traces) else tuple(sorted(job.rows.ranks[t] for t in ranks))
@@ -337,8 +336,28 @@ def slow_copies(job: Job) -> Iterator[Candidate]:
         Evidence("copies", names[int(job.rows.name[longest])],
                  count=float(inside.sum()) / job.count / len(ranks),
                  ms=float(duration.sum()) / job.count / len(ranks) / 1e6),
-        changes=(Change(duration=scale, waits=waits, host_ns=held_up),), counted=True,
+        changes=(_without_copies(job, kept),),
+        others=others, counted=True, direct=bool(others),
     )  # fmt: skip
+
+
+def pageable_copies(job: Job) -> Bools:
+    """(rows,) copies between host and GPU from memory that is not pinned, of more than a value."""
+    slow = np.array(["pageable" in n.lower() for n in job.rows.names] + [False])
+    found: Bools = (job.rows.kind == Kind.COPY) & slow[job.rows.name]
+    return found & (job.rows.end - job.rows.start > LATENCY_NS)
+
+
+def _without_copies(job: Job, kept: Floats) -> Change:
+    """Copies that last a part of their time; no host waits for those that last none.
+
+    kept  (rows,) that part
+    """
+    waits = np.zeros(len(job.graph.time), dtype=bool)
+    for node in sync_nodes(job).tolist():
+        held = [r for r in job.graph.lasted[1:, node].tolist() if r >= 0]
+        waits[node] = bool(held) and not kept[held].any()
+    return Change(duration=kept, waits=waits, host_ns=job.call_ns * (1 - kept))
 
 
 def blocking_launches(job: Job) -> Iterator[Candidate]:

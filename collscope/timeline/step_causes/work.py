@@ -25,7 +25,7 @@ from collscope.timeline.step_causes.tolerances import (
     OUT_OF_CACHE_NS,
     STEADY,
 )
-from collscope.timeline.step_causes.waits import sync_nodes
+from collscope.timeline.step_causes.waits import pageable_copies, sync_nodes
 from collscope.timeline.tolerances import MAX_BESIDE_ALONE, MAX_QUEUED_IDLE_NS, STARTS
 
 Floats = npt.NDArray[np.float64]
@@ -37,7 +37,7 @@ def extra_work(job: Job) -> Iterator[Candidate]:
     """Ranks that run kernels which another rank has not at that place of the step."""
     if stages(job):
         return
-    turns = _in_turns(job) is not None
+    turns, slow = _in_turns(job) is not None, pageable_copies(job)
     for trace in job.traces:
         other = job.like(trace)
         if other is None:
@@ -47,6 +47,8 @@ def extra_work(job: Job) -> Iterator[Candidate]:
         some = () if turns else _some_steps(job, spent[0] - spent[1])
         if some:
             more, less = (rows[np.isin(job.step_of_row[rows], some)] for rows in (more, less))
+        else:
+            more = more[~slow[more]]  # a cause by themselves
         ours, theirs = float(job.duration[more].sum()), float(job.duration[less].sum())
         if ours <= theirs or not ours:
             continue
