@@ -20,6 +20,7 @@ from collscope.timeline.step_causes.hosts import common_stalls, late_hosts, unus
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.marks import marks_of
 from collscope.timeline.step_causes.periodic import long_steps, recurrence
+from collscope.timeline.step_causes.polls import polling_waits
 from collscope.timeline.step_causes.records import (
     Candidate,
     Cause,
@@ -37,7 +38,6 @@ from collscope.timeline.step_causes.tolerances import (
 from collscope.timeline.step_causes.waits import (
     blocking_calls,
     blocking_launches,
-    polling_waits,
     slow_copies,
     small_calls,
 )
