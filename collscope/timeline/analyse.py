@@ -18,6 +18,7 @@ from collscope.timeline.steps import Steps, find_steps
 from collscope.timeline.waits import CallTimes, call_times, rank_times
 
 if TYPE_CHECKING:
+    from collscope.timeline.causes.host_record import Polls
     from collscope.timeline.recorded_job import RecordedJob
 
 
@@ -32,11 +33,14 @@ class Timeline(msgspec.Struct, frozen=True):
     exposed: Ints  # (rows,) ns of each collective that compute does not hide
     host: tuple[HostCalls | None, ...]  # calls of each trace's host, where recorded
 
-    def recorded(self, steps: int | None = None, *, uneven: bool = False) -> RecordedJob:
+    def recorded(
+        self, steps: int | None = None, *, uneven: bool = False, polls: Polls | None = None
+    ) -> RecordedJob:
         """Steps and dependencies, for predictions.
 
         steps   number of steps in each trace, where that is known; else they are found
         uneven  steps that do not equal each other count, too
+        polls   waits of the hosts that no call shows
         """
         from collscope.timeline.recorded_job import prepare  # noqa: PLC0415 - an ingest predicts nothing
 
@@ -45,7 +49,7 @@ class Timeline(msgspec.Struct, frozen=True):
             own = find_steps(self.rows, self.calls, self.times, steps, uneven=uneven)
         return prepare(
             self.rows, self.calls, self.times, own, self.clocks,
-            exposed=self.exposed, host=self.host,
+            exposed=self.exposed, host=self.host, polls=polls,
         )  # fmt: skip
 
 

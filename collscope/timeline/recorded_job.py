@@ -14,6 +14,7 @@ from collscope.model.profile import other_profilers
 from collscope.model.trace import Call, HostCalls, Ints
 from collscope.model.trace_collective import shows_cpu_activities
 from collscope.timeline.causes.build import build_graph
+from collscope.timeline.causes.host_record import Polls
 from collscope.timeline.clocks import Clocks
 from collscope.timeline.contention import Contention, measure_contention
 from collscope.timeline.exchanges import with_exchanges
@@ -99,10 +100,11 @@ def prepare(  # noqa: PLR0913 - what an analysis found
     *,
     exposed: Ints,
     host: tuple[HostCalls | None, ...],
+    polls: Polls | None = None,
 ) -> RecordedJob:
     """Causes of a record beside its steps; several predictions may share them."""
     linked, linked_times = link(rows, calls, times, clocks)
-    graph = build_graph(rows, host, linked, linked_times, clocks)
+    graph = build_graph(rows, host, linked, linked_times, clocks, polls)
     contention = measure_contention(rows, linked)
     known_hosts = [h for h in host if h is not None]
     return RecordedJob(

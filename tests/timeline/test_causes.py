@@ -366,6 +366,39 @@ def test_hosts_that_never_go_on_before_a_collective_ends_wait_for_it() -> None:
     assert "blocking_sync" not in {c.cause for c in causes}
 
 
+def _asking_for_a_slow_host(host_work: int, *, asks: bool = True) -> Job:
+    """Rank 1's host needs twice as long for a launch, so rank 0 asks for as long as it lacks.
+
+    Rank 1 arrives last at every call, which then takes less than it pauses: it shows no wait.
+    """
+    job = Job(2, host_work=host_work)
+    for _ in range(STEPS):
+        for number, layers in enumerate((4, 8, 12, 16, 20, 24)):
+            for rank in range(2):
+                for _ in range(layers):
+                    job.host[rank] += rank * host_work
+                    job.compute(rank, 18 * US)
+            job.collective((0, 1), (60 + 160 * number) * US)
+            for rank in range(2) if asks else ():
+                call = job.rows[rank][-1]
+                job.host[rank] = call.launch + -(-(call.end - call.launch) // MS) * MS
+    return job
+
+
+def test_hosts_that_ask_wait_as_long_as_the_other_rank_lets_them() -> None:
+    """Without the profiler hosts need 0.6 of their time: what one waits for the other, too."""
+    with_it, without_it = (
+        analyse(_asking_for_a_slow_host(60 * US, asks=asks).traces()).recorded(STEPS).step_ns or 0
+        for asks in (True, False)
+    )
+    found = _diagnosis(_asking_for_a_slow_host(100 * US), step_ns=with_it)
+    (cause,) = found.causes
+    assert (cause.cause, cause.ranks, cause.evidence.name) == ("blocking_sync", (), "POLL")
+    assert cause.cost.low <= (with_it - without_it) / MS <= cause.cost.high
+    # Between the end of a call and the next launch a host works, too: how long is not known.
+    assert cause.cost.value == pytest.approx((with_it - without_it) / MS, rel=0.2)
+
+
 def test_kernels_of_several_types_are_one_family() -> None:
     # as in PyTorch 2.11; without their spaces
     equal = "vectorized_elementwise_kernel<{}, BinaryFunctor<{}, {}, bool, CompareEqFunctor<{}>>>"

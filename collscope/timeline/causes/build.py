@@ -23,7 +23,7 @@ from collscope.match.rows import Rows
 from collscope.match.traces import Calls
 from collscope.model.trace import HostCalls
 from collscope.timeline.causes.event_edges import event_edges, join_events
-from collscope.timeline.causes.host_record import read_host
+from collscope.timeline.causes.host_record import Polls, read_host
 from collscope.timeline.causes.host_side import host_side, join_hosts
 from collscope.timeline.causes.nodes import Causes, assemble, part_transfers
 from collscope.timeline.causes.placed_rows import place_rows
@@ -33,17 +33,23 @@ from collscope.timeline.waits import CallTimes
 
 
 def build_graph(
-    rows: Rows, host: tuple[HostCalls | None, ...], calls: Calls, times: CallTimes, clocks: Clocks
+    rows: Rows,
+    host: tuple[HostCalls | None, ...],
+    calls: Calls,
+    times: CallTimes,
+    clocks: Clocks,
+    polls: Polls | None = None,
 ) -> Graph:
     """Graph of all ranks on the common clock.
 
-    host  per trace of `rows` its calls, None where the source has none
+    host   per trace of `rows` its calls, None where the source has none
+    polls  waits of the hosts that no call shows
     """
     placed = place_rows(rows, calls, clocks)
     sides, events = [], []
     for trace, calls_of_host in enumerate(host):
         record = read_host(placed, trace, calls_of_host)
-        sides.append(host_side(placed, record))
+        sides.append(host_side(placed, record, polls))
         events.append(event_edges(placed, record, sides[-1].known))
     transfer, alone = part_transfers(placed, calls, times)
     causes = Causes(placed, calls, join_hosts(sides), join_events(events), transfer, alone)

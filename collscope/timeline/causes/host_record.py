@@ -49,6 +49,16 @@ class Launches(msgspec.Struct, frozen=True, dict=True):
         return {s: (self.row[on], self.call[on]) for s, on in chosen.items()}
 
 
+class Polls(msgspec.Struct, frozen=True):
+    """Hosts that asked until a collective was done, without a call that waits: rows of all traces.
+
+    No trace shows it: who hands them on has found that the hosts do so.
+    """
+
+    since: Ints  # launched last before
+    until: Ints  # the collective
+
+
 class HostRecord(msgspec.Struct, frozen=True):
     """What one host called, as far as its trace shows it. Times are ns, common clock."""
 

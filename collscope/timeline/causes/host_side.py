@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from collscope.match.rows import UNKNOWN_LAUNCH
 from collscope.model.trace import Call, Ints, Kind
-from collscope.timeline.causes.host_record import HostRecord
+from collscope.timeline.causes.host_record import HostRecord, Polls
 from collscope.timeline.causes.placed_rows import PlacedRows
 from collscope.timeline.graph import EVER, NONE
 from collscope.timeline.tolerances import (
@@ -55,9 +55,9 @@ class HostSide(msgspec.Struct, frozen=True):
     contradicted: int  # rows that a call should wait for, but that ended after it
 
 
-def host_side(placed: PlacedRows, host: HostRecord) -> HostSide:
+def host_side(placed: PlacedRows, host: HostRecord, polls: Polls | None = None) -> HostSide:
     """Columns of the rows of one trace; places count from its first row and its first moment."""
-    moments, contradicted = _moments(placed, host)
+    moments, contradicted = _moments(placed, host, polls)
     launches, rows = host.launches, placed.rows.of(host.trace)
     known = np.zeros(rows.stop - rows.start, dtype=bool)
     moment, work = np.full(len(known), NONE), np.zeros(len(known), dtype=np.int64)
@@ -99,21 +99,25 @@ def _shifted(places: Ints, offset: int) -> Ints:
     return np.where(places == NONE, NONE, places + offset)
 
 
-def _moments(placed: PlacedRows, host: HostRecord) -> tuple[HostMoments, int]:
+def _moments(placed: PlacedRows, host: HostRecord, polls: Polls | None) -> tuple[HostMoments, int]:
     """Moments when a host went on; how many rows it cannot have waited for."""
     start, end = host.start, host.end
+    waits = [
+        (int(start[call]), int(end[call]), _awaited(placed, host, call))
+        for call in _blocking_calls(placed, host).tolist()
+    ]
+    if polls is not None:
+        waits = sorted([*waits, *_polled(placed, host, polls)], key=lambda wait: wait[0])
     resume = int(start[0]) if len(start) else 0
     columns = [(host.trace, resume, NONE, 0, 0, 0)]
     awaited = [[NONE] * AWAITED]
     contradicted = 0
-    for call in _blocking_calls(placed, host).tolist():
-        rows = _awaited(placed, host, call)
-        done = [r for r in rows if placed.end[r] <= end[call] + STAMP_OVERLAP_NS]
+    for begin, until, rows in waits:
+        done = [r for r in rows if placed.end[r] <= until + STAMP_OVERLAP_NS]
         contradicted += len(rows) - len(done)
         if not done:
             continue
         done.sort(key=lambda r: -int(placed.end[r]))
-        begin, until = int(start[call]), int(end[call])
         latest = int(placed.end[done[0]])
         if latest > begin:
             costs = min(until - begin, HOST_SYNC_NS), max(0, until - latest)
@@ -125,6 +129,18 @@ def _moments(placed: PlacedRows, host: HostRecord) -> tuple[HostMoments, int]:
     trace, time, earlier, work, least, wake = np.array(columns, dtype=np.int64).T
     rows_awaited = np.array(awaited, dtype=np.int64)
     return HostMoments(trace, time, earlier, work, least, wake, rows_awaited), contradicted
+
+
+def _polled(
+    placed: PlacedRows, host: HostRecord, polls: Polls
+) -> Iterator[tuple[int, int, list[int]]]:
+    """From when to when a host asked, and for which row; not where it was done before."""
+    launched_by = dict(zip(host.launches.row.tolist(), host.launches.call.tolist(), strict=True))
+    for since, row in zip(polls.since.tolist(), polls.until.tolist(), strict=True):
+        call = launched_by.get(since)
+        if call is not None and placed.end[row] > host.end[call]:
+            # Of what is at one moment, hosts go on first: this one does behind the end.
+            yield int(host.end[call]), int(placed.end[row]) + 1, [row]
 
 
 def _blocking_calls(placed: PlacedRows, host: HostRecord) -> Ints:

@@ -20,7 +20,7 @@ from collscope.timeline.step_causes.hosts import common_stalls, late_hosts, unus
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.marks import marks_of
 from collscope.timeline.step_causes.periodic import long_steps, recurrence
-from collscope.timeline.step_causes.polls import polling_waits
+from collscope.timeline.step_causes.polls import find_polls, polling_waits
 from collscope.timeline.step_causes.records import (
     Candidate,
     Cause,
@@ -67,6 +67,10 @@ def diagnose(
     if not recorded.step_ns or recorded.steps.source == "window" or not recorded.steps.count.max():
         return Diagnosis((), None, None, 0, step_ns is None), recorded
     job = Job(recorded, timeline.host, step_ns)
+    polls = find_polls(job)
+    if polls is not None:
+        recorded = timeline.recorded(steps, uneven=True, polls=polls)
+        job = Job(recorded, timeline.host, step_ns, polls)
     candidates = list(_candidates(job, facts))
     in_all = [c for c in candidates if not c.some]
     # A mean of many steps holds long ones, too: it is not that of the usual steps.
@@ -447,7 +451,7 @@ def _others_fast(
     waits = change.waits is not None or candidate.cause == "blocking_sync"
     if player.given:
         return [max(0.0, player.given - rest)] if candidate.recorded or waits else []
-    if not candidate.recorded:
+    if not candidate.recorded or change.waits is not None:  # waits are the GPU's time
         return []
     most = (1 + HOST_STARTS) * float(_lost(job, change).mean(axis=1).max())
     return [max(0.0, min(float(job.lengths[job.used].mean()) - rest, most))]

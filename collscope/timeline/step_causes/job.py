@@ -13,6 +13,7 @@ from collscope import _align
 from collscope.match.rows import UNKNOWN_LAUNCH
 from collscope.model.op import Op
 from collscope.model.trace import Call, HostCalls, Ints, Kind
+from collscope.timeline.causes.host_record import Polls
 from collscope.timeline.graph import FIRST, HOST, NEVER
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.step_causes.tolerances import (
@@ -53,13 +54,16 @@ class Job:
         recorded: RecordedJob,
         host: tuple[HostCalls | None, ...],
         step_ns: float | None = None,
+        polls: Polls | None = None,
     ) -> None:
         """Read a recorded job.
 
         host     calls of each trace's host, None where the source has none
         step_ns  mean step without the profiler, where it was measured
+        polls    waits of the hosts that no call shows, and that the recorded job has
         """
         self.recorded, self.host, self._given = recorded, host, step_ns
+        self.polls = polls
         self.rows, self.graph, self.steps = recorded.rows, recorded.graph, recorded.steps
         self.calls, self.times = recorded.linked, recorded.linked_times
         self.traces = self.steps.traces.tolist()

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from collscope.model.trace import Ints
+from collscope.timeline.causes.host_record import Polls
+from collscope.timeline.graph import EVER, FIRST
 from collscope.timeline.step_causes.job import Job
-from collscope.timeline.step_causes.records import Candidate, Change, Evidence
+from collscope.timeline.step_causes.records import Candidate, Change, Evidence, Floats
 from collscope.timeline.step_causes.tolerances import (
     AWAKE_NS,
     MIN_BY_CHANCE,
@@ -17,40 +19,83 @@ from collscope.timeline.step_causes.tolerances import (
 )
 
 
-def polling_waits(job: Job) -> Iterator[Candidate]:
-    """Hosts that go on when a collective is done, again and again: they ask until it is.
+def find_polls(job: Job) -> Polls | None:
+    """Waits that no call shows, as with TORCH_NCCL_BLOCKING_WAIT; None: hosts show none.
 
-    Without a call that waits, as with TORCH_NCCL_BLOCKING_WAIT. By chance an interval between two
+    Hosts go on when a collective is done, again and again. By chance an interval between two
     launches ends so soon after a collective's end as often as such moments fill the step. Or hosts
     ask seldom, but never go on before it is done.
     """
     if not job.traces:
+        return None
+    soon = [_soon_after(job, trace) for trace in job.traces]
+    if all(len(of) for _, of in soon):
+        since, until = (np.concatenate(rows) for rows in zip(*soon, strict=True))
+        return Polls(since, until)
+    calls = _never_before(job)
+    return Polls(calls, calls) if len(calls) else None
+
+
+def polling_waits(job: Job) -> Iterator[Candidate]:
+    """Hosts that ask until a collective is done: without that they go on at once.
+
+    Between a collective's end and the next launch hosts work, and pause until they ask again. They
+    work for a usual interval, or as long as where they go on soonest at places of one kind.
+    """
+    if job.polls is None:
         return
-    waits = [_soon_after(job, trace) for trace in job.traces]
-    if not all(len(w) for w in waits):
-        waits = [_never_before(job, trace) for trace in job.traces]
-    if not all(len(w) for w in waits):
-        return
-    found = np.zeros(len(job.rows))
-    rows = np.concatenate(waits)
-    found[rows] = np.maximum(job.interval[rows] - job.usual_interval, 0.0)
-    ranks = len(job.traces)
+    graph = job.graph
+    until = np.full(len(job.rows) + 1, EVER)  # the last one: no row
+    until[job.polls.until] = graph.time[graph.end_node[job.polls.until] - FIRST]
+    # Those that a call waits in come later, too.
+    waits = (graph.row < 0) & (graph.time <= until[graph.lasted[1]] + 1)
+    since = np.zeros(len(job.rows), dtype=bool)
+    since[job.polls.since] = True
+    asks, least, paused = np.zeros((3, len(job.rows)))
+    for trace in job.traces:
+        order = job.launched(trace)
+        before, after = order[:-1][since[order[:-1]]], order[1:][since[order[:-1]]]
+        own = job.interval[after]
+        asks[after] = np.maximum(own - job.usual_interval, 0.0)
+        least[after] = np.minimum(asks[after], own - _least_of_kind(job, before, after))
+        paused[after] = job.rows.launch[after] - job.rows.launch[before]
+    long = (paused > job.stretched) & (job.step_of_row >= 0)
+    steps = np.zeros((len(job.rows.ranks), job.count))
+    since &= job.step_of_row >= 0
+    np.add.at(steps, (job.rows.trace[since], job.step_of_row[since]), 1)
+    each = job.count * len(job.traces)
     yield Candidate(
         "blocking_sync", (), "calls",
-        Evidence("blocking_calls", "POLL", count=len(rows) / job.count / ranks,
-                 ms=float(found.sum()) / job.count / ranks / 1e6),
-        changes=(Change(host_ns=found),), recorded=True,
+        Evidence("blocking_calls", "POLL", count=float(long.sum()) / each,
+                 ms=float((paused[long] - job.usual_interval).sum()) / each / 1e6),
+        changes=(Change(waits=waits, host_ns=asks),), others=(Change(waits=waits, host_ns=least),),
+        recorded=True, counted=True, exact=bool(steps[job.traces].min() >= MIN_WAITS),
     )  # fmt: skip
 
 
-def _soon_after(job: Job, trace: int) -> Ints:
-    """Rows launched right after the end of a collective and a long interval, if they are many."""
-    order = job.launched(trace)
-    order = order[(job.step_of_row[order] >= 0) & (job.interval[order] > job.stretched)]
-    own_rows = job.rows.of(trace)
-    ends = np.sort(job.rows.end[own_rows][job.rows.entry[own_rows] >= 0])
+def _least_of_kind(job: Job, before: Ints, after: Ints) -> Floats:
+    """The shortest interval of a host between two launches of these kinds."""
+    kinds = np.stack([job.key[before], job.key[after]])
+    _, number = np.unique(kinds, axis=1, return_inverse=True)
+    least = np.full(len(before), np.inf)
+    np.minimum.at(least, number.ravel(), job.interval[after])
+    return least[number.ravel()]
+
+
+def _soon_after(job: Job, trace: int) -> tuple[Ints, Ints]:
+    """Rows before a long interval that ends right after a collective does, and that collective, if
+    they are many."""
+    none = np.empty(0, dtype=np.int64)
+    launched = job.launched(trace)
+    chosen = (job.step_of_row[launched] >= 0) & (job.interval[launched] > job.stretched)
+    chosen[:1] = False
+    order, before = launched[chosen], np.roll(launched, 1)[chosen]
+    calls = np.arange(len(job.rows))[job.rows.of(trace)]
+    calls = calls[job.rows.entry[calls] >= 0]
+    calls = calls[np.argsort(job.rows.end[calls], kind="stable")]
+    ends = job.rows.end[calls]
     if not len(order) or not len(ends):
-        return order[:0]
+        return none, none
     launch = job.rows.launch[order]
     place = np.searchsorted(ends, launch, side="right") - 1
     since = np.where(place >= 0, launch - ends[np.maximum(place, 0)], np.iinfo(np.int64).max)
@@ -60,24 +105,29 @@ def _soon_after(job: Job, trace: int) -> Ints:
     chance = float(inside * AWAKE_NS / (job.ends[-1, column] - job.ends[0, column]))
     count = int(near.sum())
     often = count >= MIN_WAITS * job.count and count > MIN_TO_CHANCE * chance * len(order)
-    return order[near] if often else order[:0]
+    return (before[near], calls[place[near]]) if often else (none, none)
 
 
-def _never_before(job: Job, trace: int) -> Ints:
-    """Rows launched next after each collective, if none is launched before its end.
+def _never_before(job: Job) -> Ints:
+    """Collectives of all ranks, if no host launches anything before the end of its own.
 
-    By chance some would be: those whose interval is shorter than another collective takes to end.
+    By chance some would: where an interval is shorter than another collective takes to end. A rank
+    that arrives last at most calls waits for none of them, and shows little: all ranks count
+    together, as they have the same settings.
     """
-    order = job.launched(trace)
-    call, after = order[:-1], order[1:]
-    interval = job.rows.launch[after] - job.rows.launch[call]
-    # Those between which a call waits for the GPU are found by that call.
-    chosen = (job.rows.entry[call] >= 0) & (job.step_of_row[call] >= 0)
-    chosen &= (interval > 0) & (np.abs(job.interval[after] - interval) < 1)
-    interval = interval[chosen]
-    until = (job.rows.end - job.rows.launch)[call[chosen]]
-    if not len(interval) or (interval < until).any() or job.waited_for.any():
-        return order[:0]
-    shorter = np.searchsorted(np.sort(interval), until).mean()
-    found: Ints = after[chosen & (job.interval[after] > job.stretched)]
-    return found if shorter >= MIN_BY_CHANCE else found[:0]
+    found, expected = [], 0.0
+    for trace in job.traces:
+        order = job.launched(trace)
+        call, after = order[:-1], order[1:]
+        interval = job.rows.launch[after] - job.rows.launch[call]
+        # Those between which a call waits for the GPU are found by that call.
+        chosen = (job.rows.entry[call] >= 0) & (interval > 0)
+        chosen &= np.abs(job.interval[after] - interval) < 1
+        call, interval = call[chosen], interval[chosen]
+        until = job.rows.end[call] - job.rows.launch[call]
+        inside = job.step_of_row[call] >= 0
+        if not inside.any() or (interval < until)[inside].any() or job.waited_for.any():
+            return call[:0]
+        expected += float(np.searchsorted(np.sort(interval[inside]), until[inside]).mean())
+        found.append(call[interval >= until])
+    return np.concatenate(found) if expected >= MIN_BY_CHANCE else found[0][:0]
