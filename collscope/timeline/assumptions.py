@@ -22,3 +22,14 @@ def host_prior(recorded: RecordedJob) -> tuple[float, float, float]:
 def clock_change(ratio: float) -> float:
     """Clock of a GPU at its power cap where its collectives make the step `ratio` as long."""
     return min(max(math.pow(ratio, CLOCK_EXPONENT), 1 / MAX_CLOCK_RATIO), MAX_CLOCK_RATIO)
+
+
+def least_clock(computes: float) -> float:
+    """Clock of a GPU that is at its power cap or not, to its highest clock, at least.
+
+    What a GPU at the cap draws at one clock grows with the time for which it computes. So one that
+    computes for less than 1 / MAX_CLOCK_RATIO ** (1 / CLOCK_EXPONENT) of it is not at the cap.
+
+    computes  part of the time
+    """
+    return min(1.0, math.pow(max(computes, 1e-9), -CLOCK_EXPONENT) / MAX_CLOCK_RATIO)

@@ -38,14 +38,20 @@ MS = 1_000_000
 
 
 def _job(
-    *, extra: int = 0, extra_ns: int = 200 * US, pause_ns: int = 0, longer: float = 1.0
+    *,
+    extra: int = 0,
+    extra_ns: int = 200 * US,
+    pause_ns: int = 0,
+    longer: float = 1.0,
+    transfer_ns: int = 100 * US,
 ) -> Job:
     """Steps of equal layers on two ranks; rank 1 has what is planted.
 
-    extra     more kernels in the forward pass
-    extra_ns  of each of them
-    pause_ns  of the host at the beginning of each step
-    longer    factor of every kernel
+    extra        more kernels in the forward pass
+    extra_ns     of each of them
+    pause_ns     of the host at the beginning of each step
+    longer       factor of every kernel
+    transfer_ns  of the collective at the end
     """
     job = Job(2, host_work=20 * US)
     for _ in range(STEPS):
@@ -58,7 +64,7 @@ def _job(
                 job.compute(rank, round(duration * (longer if mine else 1)))
             for _ in range(extra if mine else 0):
                 job.compute(rank, extra_ns)
-        job.collective((0, 1), 100 * US)
+        job.collective((0, 1), transfer_ns)
     return job
 
 
@@ -248,24 +254,28 @@ def test_a_host_that_stops_is_late() -> None:
     assert cause.cost.high > cause.cost.low
 
 
-def test_only_kernels_that_compute_follow_the_clock_of_the_gpu() -> None:
-    """Without the pause the GPU computes four times as much of the time: it may be at its cap.
+@pytest.mark.parametrize("transfer_ns", [10 * US, 800 * US, 1_200 * US])
+def test_only_kernels_that_compute_follow_the_clock_of_the_gpu(transfer_ns: int) -> None:
+    """Without the pause the GPU computes much more of the time: it may be at its cap.
 
-    There its clock is 1.19 times as low, so that 3.15 ms of kernels last 0.6 ms longer. The value
-    is in the middle. What moves data lasts as long as before.
+    If it always computes its clock is 1.19 times as low there, so that 3.15 ms of kernels last 0.6
+    ms longer; below 0.77 of the time it is not at the cap. The value is in the middle. What moves
+    data lasts as long as before.
     """
     kernels_ms = LAYERS * (150 + 5 * 1.5) / 1000
+    share = kernels_ms / (kernels_ms + LAYERS * 0.002 + transfer_ns / MS)
 
     def value(name: str) -> float:
         traces = [
             replace(trace, names=(name, *trace.names[1:]))
-            for trace in _job(pause_ns=12 * MS).traces()
+            for trace in _job(pause_ns=12 * MS, transfer_ns=transfer_ns).traces()
         ]
         (cause,) = diagnose(analyse(traces), Facts(), steps=STEPS)[0].causes
         return cause.cost.value
 
     copying = "void at::native::vectorized_elementwise_kernel<4>"
-    assert value(copying) - value("gemm") == pytest.approx(0.19 * kernels_ms / 2, rel=0.05)
+    longer = max(0.0, 1.19 * share**0.67 - 1)
+    assert value(copying) - value("gemm") == pytest.approx(longer * kernels_ms / 2, abs=0.03)
 
 
 def test_a_host_that_waits_for_a_place_in_the_queue_does_not_hide_a_late_one() -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from collscope.timeline.analyse import Timeline
-from collscope.timeline.assumptions import clock_change
+from collscope.timeline.assumptions import clock_change, least_clock
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.step_causes.barriers import barriers
 from collscope.timeline.step_causes.collectives import Facts, pipeline_bubble, slow_settings
@@ -469,7 +469,7 @@ def _at_power_cap(
 
     rest  the step at the recorded clock, ns
     """
-    clock = clock_change(rest / float(base[job.used].mean()))
+    clock = max(clock_change(rest / float(base[job.used].mean())), least_clock(job.busy_ns / rest))
     longer = np.where(job.follows_clock, 1 / clock, 1.0)
     known = 1.0 if left.duration is None else left.duration
     capped = player.left(replace(left, duration=longer * known), number)

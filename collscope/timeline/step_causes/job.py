@@ -208,6 +208,13 @@ class Job:
         known = self.recorded.contention
         return known.alone(self.graph.duration.astype(np.float64), known.slowdown)
 
+    @cached_property
+    def busy_ns(self) -> float:
+        """What the kernels of a step last on the rank with the most of them, beside nothing."""
+        inside = self.compute & (self.step_of_row >= 0)
+        spent = np.bincount(self.rows.trace[inside], self.duration[inside], len(self.rows.ranks))
+        return float(spent.max()) / max(1, self.count)
+
     def launched(self, trace: int) -> Ints:
         """Rows of a trace in the order of their launches; of their starts where none is known."""
         return self._launched[trace]
