@@ -37,7 +37,7 @@ def _cause(
                     (COPY, 120, first),
                     (COPY, 160, second),
                     (GATHER, 200, longer.get(GATHER, 1.0) if rank else 1.0),
-                    (ATTENTION, 500, 1.0),
+                    (ATTENTION, 500, longer.get(ATTENTION, 1.0) if rank else 1.0),
                 ]
                 for name, us, factor in kernels:
                     job.compute(rank, round((us + layer % 3) * US * factor) // short)
@@ -85,3 +85,13 @@ def test_short_kernels_may_be_longer_since_a_cache_holds_their_data() -> None:
     """Of the same kernel, some data are in a cache, which follows the clock, and some are not."""
     cause = _cause({COPY: 1.4, GATHER: 1.4}, short=10)
     assert (cause.cause, cause.certain) == ("slow_gpu", False)
+
+
+def test_most_kernels_but_those_that_move_data_may_have_a_lower_clock() -> None:
+    """Products and attention last longer: that is more work, or a lower clock."""
+    cause = _cause({GEMM: 1.6, ATTENTION: 1.6})
+    assert (cause.cause, cause.certain) == ("uneven_work", False)
+    assert "clock" in advice(cause)
+    cause = _cause({GEMM: 1.6, ATTENTION: 1.6, COPY: 1.6, GATHER: 1.6}, first_copy=1.6)
+    assert (cause.cause, cause.certain) == ("uneven_work", True)
+    assert "clock" not in advice(cause)

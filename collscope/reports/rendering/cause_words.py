@@ -241,13 +241,20 @@ def remedy(cause: Cause) -> str:
     return _REMEDIES.get(cause.evidence.kind, _ADVICE[cause.cause])
 
 
+# Where more data and a slow GPU would look the same.
+_OTHERWISE = {
+    "slow_gpu": " If it is as fast as the others, this rank may have more data.",
+    "uneven_work": " If every rank has the same, check the clock of this GPU with nvidia-smi.",
+}
+
+
 def advice(cause: Cause) -> str:
     """What removes a cause, and what would make it certain."""
     text = remedy(cause)
     if cause.cause == "late_host" and not cause.certain:
         text += " Time the job without the profiler, and pass that time as --step-ms."
-    if (cause.cause, cause.evidence.kind, cause.certain) == ("slow_gpu", "longer_kernels", False):
-        text += " If it is as fast as the others, this rank may have more data."
+    if cause.evidence.kind == "longer_kernels" and not (cause.certain or cause.evidence.detail):
+        text += _OTHERWISE.get(cause.cause, "")
     return text
 
 

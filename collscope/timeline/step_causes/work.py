@@ -209,6 +209,13 @@ def longer_kernels(job: Job) -> Iterator[Candidate]:
         uneven |= recurs and all(
             _at_some_places(job, own, partner, alone) for alone, _ in job.contention
         )
+        if uneven:
+            slower_clock = not replaced and any(
+                _moves_as_much(job, own, partner, alone) for alone, _ in job.contention
+            )
+            certain = recurs and not slower_clock
+        else:
+            certain = not recurs or _by_clock(job, own, longer - theirs)
         others = () if uneven else _calls_too(job, trace, other)
         # Ranks exchange what they work on: of what one has more, another may have less.
         if uneven and job.exchange[job.step_of_row >= 0].any():
@@ -224,8 +231,7 @@ def longer_kernels(job: Job) -> Iterator[Candidate]:
                 for alone, _ in job.contention
             ),
             others=others, between_gpus=STARTS,
-            certain=recurs if uneven else not recurs or _by_clock(job, own, longer - theirs),
-            counted=not uneven,
+            certain=certain, counted=not uneven,
         )  # fmt: skip
 
 
@@ -449,9 +455,7 @@ def _at_some_places(job: Job, own: Ints, partner: Ints, alone: Floats) -> bool:
 
     alone  (rows,) ns of each with nothing beside it, by one reading
     """
-    share = job.recorded.contention.share
-    known = ~job.follows_clock[own] & (np.minimum(alone[own], alone[partner]) > OUT_OF_CACHE_NS)
-    known &= np.maximum(share[own], share[partner]) < MAX_BESIDE_ALONE
+    known = _known_to_move(job, own, partner, alone)
     longer = alone[own] - alone[partner]
     kind, ratio = job.rows.name[own], alone[own] / np.maximum(alone[partner], 1)
     more, equal = known & (ratio > 1 + MIN_LONGER), known & (np.abs(ratio - 1) < STARTS)
@@ -463,6 +467,24 @@ def _at_some_places(job: Job, own: Ints, partner: Ints, alone: Floats) -> bool:
         and _steady(ratio[more & (kind == k)])
         for k in np.unique(kind[more])
     )
+
+
+def _known_to_move(job: Job, own: Ints, partner: Ints, alone: Floats) -> Bools:
+    """Which pairs of kernels move data, and more than a cache holds, with no collective beside."""
+    share = job.recorded.contention.share
+    found: Bools = ~job.follows_clock[own]
+    found &= np.minimum(alone[own], alone[partner]) > OUT_OF_CACHE_NS
+    return found & (np.maximum(share[own], share[partner]) < MAX_BESIDE_ALONE)
+
+
+def _moves_as_much(job: Job, own: Ints, partner: Ints, alone: Floats) -> bool:
+    """Whether what moves data lasts as long as on the other rank: a lower clock leaves it so.
+
+    More data does, too, where kernels are compiled, and PyTorch's own move parameters alone.
+    """
+    known = _known_to_move(job, own, partner, alone)
+    ours, theirs = float(alone[own[known]].sum()), float(alone[partner[known]].sum())
+    return known.sum() >= MIN_KERNELS_OF_A_KIND and ours <= (1 + STARTS) * theirs
 
 
 def _steady(ratio: Floats) -> bool:
