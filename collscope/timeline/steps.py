@@ -482,7 +482,7 @@ def _are_steps(rows: Rows, launched: Ints, cuts: Ints, period: Ints) -> bool:
     left = int((~recurs[what]).sum())
     if max(cuts[0], len(launched) - cuts[-1]) > size.max() + EDGE_LAUNCHES or left > EDGE_LAUNCHES:
         return False
-    if _layered(period) >= MIN_LAYER_KERNELS:
+    if layered(period) >= MIN_LAYER_KERNELS:
         return True
     trained = any(_BACKWARD.search(rows.names[name]) for name in set(rows.name[launched].tolist()))
     if trained or len(size) > MAX_PLAIN_STEPS:
@@ -526,10 +526,10 @@ def _longest_gaps(rows: Rows, launched: Ints, step: Ints) -> Ints:
     return found
 
 
-def _layered(values: Ints) -> float:
+def layered(values: Ints) -> float:
     """Part of a sequence that are blocks of several things which recur at once.
 
-    >>> _layered(np.array([9, 1, 2, 1, 2, 1, 2, 5]))
+    >>> layered(np.array([9, 1, 2, 1, 2, 1, 2, 5]))
     0.75
     """
     order = np.argsort(values, kind="stable")

@@ -415,6 +415,9 @@ def test_kernels_of_several_types_are_one_family() -> None:
     names = [equal.format(n, *3 * [t]) for n, t in ((4, "float"), (8, "c10::BFloat16"))]
     first, second, other = families([*names, names[0].replace("CompareEq", "CompareLt")])
     assert first == second != other
+    mean = "reduce_kernel<512, 1, ReduceOp<{0}, MeanOps<{0}, float>, unsigned int, {0}, {1}>>"
+    first, second = families([mean.format("float", "4, 4"), mean.format("c10::BFloat16", "4, 8")])
+    assert first == second
 
 
 def test_kernels_that_all_last_longer_are_more_work() -> None:
@@ -649,6 +652,97 @@ def test_a_few_reads_a_step_are_usual() -> None:
     assert not [c for c in _reads(20, 40).causes if c.certain]
     (cause,) = _reads(20, 2, after=0).causes
     assert (cause.cause, cause.ranks, cause.certain) == ("blocking_sync", (), True)
+
+
+def _reads_in_layers(layer: int, *, rest_us: int = 250, loss: bool = False) -> Diagnosis:
+    """Ten reads, each behind twelve kernels of 2 us whose launches take 20 us; then 30 long ones.
+
+    layer    kernels that recur between two reads
+    rest_us  of each long one
+    loss     the host reads one more value at the end of the step, which another kernel makes
+    """
+    job = Job(2, host_work=20 * US)
+    waits: list[list[tuple[int, int]]] = [[], []]
+
+    def read(rank: int, name: int) -> None:
+        job.compute(rank, 2 * US)
+        job.rows[rank][-1].name = name
+        job.compute(rank, 2 * US)
+        copy = job.rows[rank][-1]
+        copy.kind, copy.name = Kind.COPY, 2
+        waits[rank].append((copy.launch + 5 * US, copy.end + 4 * US))
+        job.host[rank] = copy.end + 4 * US
+
+    for _ in range(STEPS):
+        for rank in range(2):
+            for place in range(120):
+                job.compute(rank, 2 * US)
+                job.rows[rank][-1].name = 5 + place % layer
+                if place % 12 == 11:
+                    read(rank, 3)
+            for _ in range(30):
+                job.compute(rank, rest_us * US)
+            if loss:
+                read(rank, 4)
+        job.collective((0, 1), 100 * US)
+    names = ("gemm", "ncclDevKernel", "Memcpy DtoH", "mean", "loss", *map("f{}".format, range(12)))
+    traces = [replace(trace, names=names) for trace in _with_waits(job, waits)]
+    found, _ = diagnose(analyse(traces), Facts(), steps=STEPS)
+    return found
+
+
+def test_reads_in_every_layer_cost_the_lead_of_the_host() -> None:
+    """Without them a host launches a forward pass while the GPU does the rest of the last step."""
+    (cause,) = _reads_in_layers(12).causes
+    assert (cause.cause, cause.ranks, cause.certain) == ("blocking_sync", (), False)
+    assert (cause.evidence.count, cause.evidence.usual) == (pytest.approx(10, abs=0.5), 0)
+    # 126 launches after the first read take 20 us, or 0.6 of it; kernels and gaps, 4 us
+    assert cause.cost.value == pytest.approx(126 * (0.8 * 0.02 - 0.004), abs=0.2)
+
+
+def test_reads_in_every_layer_may_cost_nothing_where_hosts_are_slow() -> None:
+    """The hosts need 3.4 ms a step, or 0.6 of it; the GPU 1.2."""
+    (cause,) = _reads_in_layers(12, rest_us=20).causes
+    assert (cause.cause, cause.ranks, cause.certain) == ("blocking_sync", (), False)
+    assert cause.cost.low == 0 < cause.cost.value
+
+
+def test_reads_of_passes_and_what_is_read_once_a_step_are_usual() -> None:
+    """Three layers between two reads; and a host that waits for the loss has no lead to lose."""
+    assert _reads_in_layers(4).causes == ()
+    assert _reads_in_layers(12, loss=True).causes == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "waits"),
+    [
+        ("Memcpy DtoD (Device -> Device)", False),
+        ("[CUDA memcpy Device-to-Device]", False),
+        ("CopyDeviceToDevice", False),
+        ("Memcpy DtoH (Device -> Pageable)", True),
+    ],
+)
+def test_no_host_waits_for_a_copy_inside_its_gpu(name: str, waits: bool) -> None:
+    """Launches go on until their copies are done: the GPU has nothing else to do."""
+    job = Job(2, host_work=20 * US)
+    for _ in range(STEPS):
+        for rank in range(2):
+            for _ in range(5):
+                job.compute(rank, 2 * US)
+                job.compute(rank, 2 * US)
+                job.rows[rank][-1].kind, job.rows[rank][-1].name = Kind.COPY, 2
+        job.collective((0, 1), 100 * US)
+    traces = []
+    for trace in _with_waits(job, [[], []]):
+        assert trace.calls is not None
+        copies = trace.columns.kind == Kind.COPY
+        end = trace.calls.end_ns.copy()
+        end[trace.calls.of_row[copies]] = trace.columns.end_ns[copies] + 1 * US
+        calls = replace(trace.calls, end_ns=end)
+        traces.append(replace(trace, names=("gemm", "ncclDevKernel", name), calls=calls))
+    timeline = analyse(traces)
+    recorded = RecordedCauses(timeline.recorded(STEPS), timeline.host)
+    assert bool(recorded.sync_call) == waits
 
 
 def test_hosts_that_count_elements_have_to_read_how_many() -> None:

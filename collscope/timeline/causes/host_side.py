@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -21,6 +22,9 @@ from collscope.timeline.tolerances import (
     STAMP_OVERLAP_NS,
 )
 
+# Memcpy DtoD (Device -> Device), [CUDA memcpy Device-to-Device], CopyDeviceToDevice: no host waits
+# for these, "API synchronization behavior" of the CUDA runtime. Their launch may take longer.
+_INSIDE_GPUS = re.compile(r"DtoD|Device-?[tT]o-?Device")
 Bools = npt.NDArray[np.bool_]
 AWAITED = 3
 """Rows that one moment of a host waits for: as many slots as a node has beside the host's own."""
@@ -152,6 +156,8 @@ def _blocking_calls(placed: PlacedRows, host: HostRecord) -> Ints:
     copies = (kind == Call.LAUNCH) & (first_row >= 0)
     launched = np.where(first_row >= 0, first_row, 0)
     copies &= rows.kind[launched] == Kind.COPY
+    inside = np.array([bool(_INSIDE_GPUS.search(name)) for name in rows.names] + [False])
+    copies &= ~inside[rows.name[launched]]
     copies &= (end >= placed.end[launched]) & (end - placed.end[launched] < HOST_WAKE_NS)
     graphs = np.bincount(launches.call, minlength=len(host.calls)) > 1
     graphs &= (placed.end[first_row] <= end) & (end - start > SLOW_LAUNCH_NS)

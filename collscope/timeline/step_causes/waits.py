@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +23,17 @@ from collscope.timeline.step_causes.tolerances import (
     REUSED_FACTOR,
     SMALL_CALL_NS,
 )
+from collscope.timeline.steps import layered
+from collscope.timeline.tolerances import MIN_LAYER_KERNELS
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
 
-_TYPES = re.compile(r"c10::\w+|float|double|<\d+")
+# reduce_kernel<512, 1, ReduceOp<float, MeanOps<...>, unsigned int, float, 4, 4>>, for c10::BFloat16
+# ..., 4, 8>>: how many values a thread reads at a time follows from their type.
+_TYPES = re.compile(r"c10::\w+|float|double|<\d+|, \d+")
 # at_cuda_detail::cub::...::DeviceReduceSingleTileKernel, DeviceSelect, unique_by_key: what PyTorch
 # counts elements with before it allocates memory for them. Sums of values are reduce_kernel<...>
 _COUNTS = re.compile(r"\b(hip)?cub::|\brocprim::")
@@ -136,12 +141,18 @@ def _blocking(
     chosen = traces or tuple(job.traces)
     checked = []
     passes = {t: _reads_of_passes(job, t, per_rank[t]) for t in chosen}
+    of_layers, kept = usual, 0
     for trace in chosen:
         nodes = _avoidable(job, trace)
         read = _what_is_read(job, trace, nodes)
         checked.append(_checks_for_nan(job, read))
         if usual and not checked[-1]:
-            nodes = np.setdiff1d(nodes, _longest_of_steps(job, trace, nodes))
+            # What is read once a step is nothing that is read in every layer.
+            in_layers = _reads_of_layers(job, trace, nodes)
+            of_layers &= len(in_layers) > 0
+            once = _longest_of_steps(job, trace, np.setdiff1d(nodes, in_layers))
+            kept += len(inside_steps(job, once))
+            nodes = np.setdiff1d(nodes, once)
             read = _what_is_read(job, trace, nodes)
         if passes[trace] and not checked[-1]:
             read = read[:0]
@@ -170,22 +181,52 @@ def _blocking(
         )  # fmt: skip
     return Candidate(
         "blocking_sync", tuple(job.rows.ranks[t] for t in traces), "calls",
-        Evidence("blocking_calls", name=name, count=count, usual=float(usual)),
+        Evidence("blocking_calls", name=name, count=count, usual=float(kept > 0)),
         changes=(Change(waits=waits, duration=duration, host_ns=host),),
-        counted=count >= MIN_SMALL_CALLS, certain=avoidable, surely=not avoidable,
+        counted=count >= MIN_SMALL_CALLS, certain=avoidable,
+        surely=not avoidable and not of_layers,
     )  # fmt: skip
 
 
 def _reads_of_passes(job: Job, trace: int, nodes: Ints) -> bool:
     """Whether most waits are reads with many launches between them: a value of each pass of a
     model, which may decide what comes next, as the end of a text."""
-    copies = [
+    place = np.flatnonzero(np.isin(job.launched(trace), _copies(job, nodes)))
+    far = np.count_nonzero(np.diff(place) > MIN_SMALL_CALLS)
+    return bool(2 * far > len(nodes))
+
+
+def _copies(job: Job, nodes: Ints) -> list[int]:
+    """Rows of the copies that waits are for."""
+    return [
         r for n in nodes.tolist() for r in job.graph.lasted[1:, n].tolist()
         if r >= 0 and job.rows.kind[r] == Kind.COPY
     ]  # fmt: skip
-    place = np.flatnonzero(np.isin(job.launched(trace), copies))
-    far = np.count_nonzero(np.diff(place) > MIN_SMALL_CALLS)
-    return bool(2 * far > len(nodes))
+
+
+def _reads_of_layers(job: Job, trace: int, nodes: Ints) -> Ints:
+    """Waits for a value of each layer; none, if these are few.
+
+    Kernels of one kind make these values. Between two of them stands one layer, in which nothing
+    recurs; between values of two passes of a model stand its layers.
+    """
+    order = job.launched(trace)
+    place = np.flatnonzero(np.isin(order, _copies(job, nodes)))
+    place = place[place > 0]
+    if not len(place):
+        return nodes[:0]
+    names = job.rows.name[order].astype(np.int64)
+    kind = families((*job.rows.names, ""))[names[place - 1]]
+    place = place[kind == np.bincount(kind).argmax()]
+    one = [
+        b - a > MIN_SMALL_CALLS and layered(names[a + 1 : b]) < MIN_LAYER_KERNELS
+        for a, b in pairwise(place.tolist())
+    ]
+    inside = np.count_nonzero(job.step_of_row[order[place]] >= 0)
+    if inside < MIN_SMALL_CALLS * job.count or sum(one) < MIN_ALIKE_COPIES * len(one):
+        return nodes[:0]
+    found: Ints = nodes[np.isin(job.graph.lasted[1:, nodes], order[place]).any(axis=0)]
+    return found
 
 
 def _checks_for_nan(job: Job, read: Ints) -> bool:
@@ -209,12 +250,8 @@ def families(names: Sequence[str]) -> Ints:
 
 def _what_is_read(job: Job, trace: int, nodes: Ints) -> Ints:
     """Rows that make the values which a host waits for: what stands before most of such copies."""
-    copies = [
-        r for n in nodes.tolist() for r in job.graph.lasted[1:, n].tolist()
-        if r >= 0 and job.rows.kind[r] == Kind.COPY
-    ]  # fmt: skip
     order = job.launched(trace)
-    place = np.flatnonzero(np.isin(order, copies))
+    place = np.flatnonzero(np.isin(order, _copies(job, nodes)))
     found = [order[place]]
     if len(place) < MIN_SMALL_CALLS * job.count:
         return np.empty(0, dtype=np.int64)
