@@ -3,6 +3,9 @@
 The ends of a synchronising operation agree on all ranks, to a small part of its transfer time.
 So end = (common end of the call) + (offset of the clock) + (noise), a two-way table that medians
 solve robustly group by group; groups that share ranks are then joined by least squares.
+
+Ranks leave a call at slightly different moments, always in the same order, so an offset may be off
+by some us. But no rank leaves before the last one that it waits for has come: this bounds offsets.
 """
 
 from __future__ import annotations
@@ -25,9 +28,12 @@ from collscope.timeline.tolerances import (
     FEW_ENDS_ERROR,
     MIN_DRIFT_TO_SPREAD,
     MIN_ENDS_PER_BIN,
+    MIN_RECEIVED,
     MIN_SLOPE_TO_NOISE,
+    MIN_WAIT_TO_ERROR,
 )
 
+Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
 
@@ -66,13 +72,74 @@ def estimate_clocks(rows: Rows, calls: Calls) -> Clocks:
         residual = table.residual(offset, drift)
     error, used = _errors(table, residual, len(drift))
     offset, drift = _reference(estimate.component, offset, drift)
-    return Clocks(
+    estimated = Clocks(
         np.rint(offset).astype(np.int64)[clock],
         error[clock],
         drift[clock],
         estimate.component[clock].astype(np.int32),
         used[clock],
     )
+    return _bounded(estimated, clock, rows, calls)
+
+
+def _bounded(clocks: Clocks, clock: Ints, rows: Rows, calls: Calls) -> Clocks:
+    """The same clocks, moved so far that no rank leaves a call before the last one has come.
+
+    Unless bounds contradict each other.
+
+    clock  (traces,) number of each trace's clock
+    """
+    found, left = clocks, _early(clocks, clock, rows, calls)
+    for _ in range(CLOCK_ROUNDS):
+        if not left.any():
+            return found
+        offset = found.offset - left[clock]
+        # Against the first trace of each component, as before.
+        _, first, of_trace = np.unique(clocks.component, return_index=True, return_inverse=True)
+        offset -= offset[first][of_trace]
+        found = msgspec.structs.replace(found, offset=offset)
+        left = _early(found, clock, rows, calls)
+    return clocks if left.any() else found
+
+
+def _early(clocks: Clocks, clock: Ints, rows: Rows, calls: Calls) -> Ints:
+    """(clocks,) ns by which ranks leave calls too early, at most the error of the clocks."""
+    found = np.zeros(int(clock.max(initial=-1)) + 1, dtype=np.int64)
+    if not len(calls):
+        return found
+    call, first = calls.call_of_part, calls.offsets[:-1]
+    start = clocks.align(rows.start[calls.row], calls.trace)
+    end = clocks.align(rows.end[calls.row], calls.trace)
+    arrival = np.maximum.reduceat(start, first)[call]
+    latest = np.lexsort((start, call))[calls.offsets[1:] - 1]  # the part that arrives last
+    error = 2 * np.maximum.reduceat(clocks.error[calls.trace], first)[call]
+    component = clocks.component[calls.trace]
+    known = (component == component[latest][call]) & (
+        clock[calls.trace] != clock[calls.trace[latest]][call]
+    )
+    known &= (calls.seen == calls.nranks)[call] & ~calls.mismatched[call]
+    synchronising = np.array([c.op.synchronises for c in calls.classes])[calls.class_]
+    waits = synchronising[call] | _receives(calls, start - arrival, end - arrival, error)
+    early = known & waits & (end < arrival) & (arrival - end <= error)
+    np.maximum.at(found, clock[calls.trace[early]], (arrival - end)[early])
+    return found
+
+
+def _receives(calls: Calls, came: Ints, left: Ints, error: Floats) -> Bools:
+    """(parts,) ranks that wait for the last one, as far as their calls of one class show.
+
+    Such a rank comes long before the last one, and leaves with it, again and again. A root leaves
+    at once.
+
+    came, left  (parts,) ns after the last rank's arrival
+    error       (parts,) ns of the clocks
+    """
+    ahead = -came > MIN_WAIT_TO_ERROR * error
+    with_it = ahead & (np.abs(left) <= error)
+    key = calls.class_[calls.call_of_part] * (int(calls.trace.max()) + 1) + calls.trace
+    often, together = (np.bincount(key, weights=w) for w in (ahead, with_it))
+    found: Bools = with_it & (together == often)[key] & (together >= MIN_RECEIVED)[key]
+    return found
 
 
 def _clock_of_trace(rows: Rows) -> Ints:

@@ -13,6 +13,15 @@ CLOCK_ROUNDS = 4
 """Rounds in which offsets, and drifts, are polished. Source: a choice, further ones change
 little."""
 
+MIN_WAIT_TO_ERROR = 10.0
+"""A rank that comes before the last one by so many errors of the clocks, and leaves with it, waited
+for it. Source: a rank that leaves at any moment does so within an error of that one time in five
+at most."""
+
+MIN_RECEIVED = 2
+"""Calls of one class in which it does so, and none in which it leaves at another moment. Source: a
+choice, one may be chance."""
+
 CLOCK_STEP_NS = 0.5
 """A step of all offsets that ends the polishing. Source: stamps are whole ns."""
 

@@ -260,6 +260,40 @@ def test_drift_is_removed_only_where_there_is_one() -> None:
     assert np.abs(drifting.times.wait - plain.times.wait).max() < 2_000
 
 
+def late_leaver(*, left: int = 0) -> Job:
+    """Rank 1 leaves each ring 0 to 20 us later. It receives a Broadcast, 2 ms before its root.
+
+    left  ns by which it leaves every second Broadcast sooner than its root comes
+    """
+    job = Job(2, jitter_ns=0)
+    for k in range(24):
+        if k % 4 == 0:
+            job.compute(0, 2 * MS)
+            job.collective((0, 1), US, op=Op.BROADCAST, count=4)
+            job.rows[1][-1].end -= left if k % 8 else 0
+        for r in (0, 1):
+            job.compute(r, 100 * US)
+        job.collective((0, 1), 50 * US)
+        job.rows[1][-1].end += (k % 3) * 10 * US
+    return job
+
+
+def test_no_receiver_leaves_before_its_root_comes() -> None:
+    """The ends of the rings alone give 10 us: a receiver would leave 9 us before its root."""
+    timeline = analyse(late_leaver().traces())
+    calls, times = timeline.calls, timeline.times
+    rooted = np.array([c.op is Op.BROADCAST for c in calls.classes])[calls.class_]
+    early = times.arrival[calls.call_of_part] - times.end
+    assert rooted.sum() == 6
+    assert early[rooted[calls.call_of_part]].max() == 0
+    assert timeline.clocks.offset.tolist() == [0, pytest.approx(US, abs=10)]
+
+
+def test_ranks_that_leave_at_other_moments_too_wait_for_no_root() -> None:
+    offset = analyse(late_leaver(left=MS).traces()).clocks.offset
+    assert offset.tolist() == [0, pytest.approx(10 * US, abs=100)]
+
+
 def test_ranks_of_one_host_share_a_clock() -> None:
     job = steady_job(4, 30)
     hosts = {0: "a", 1: "a", 2: "b", 3: "b"}
