@@ -181,13 +181,18 @@ def _cost(
     value = (max(0.0, low) + high) / 2
     if not sure and not candidate.recorded:
         value = float(np.median(cost.plain)) - cost.clock / 2
-    hosts = 0.0
+    faster = slower = 0.0
     if candidate.fixed is None:
-        hosts = player.between_starts(both(gone, candidate.changes[0]))
-    noise = hypot(_SINGLE * cost.error, _BETWEEN * step, hosts, HELD * cost.clock / 2)
+        without = both(gone, candidate.changes[0])
+        faster = slower = player.between_starts(without, 1 / (1 + HOST_STARTS))
+        # Where the GPU may set the given step, that does not show how fast hosts are: those of
+        # another start may be the limit once kernels take less.
+        if player.gpu_paces and candidate.where == "kernels":
+            slower = player.between_starts(without, 1 + HOST_STARTS)
+    noise = hypot(_SINGLE * cost.error, _BETWEEN * step, HELD * cost.clock / 2)
     # What the recording does not show and what starts differ by are independent.
-    least = min(value - hypot(value - low, noise), min(cost.all) - cost.clock)
-    most = max(value + hypot(high - value, noise), *cost.all)
+    least = min(value - hypot(value - low, noise, slower), min(cost.all) - cost.clock)
+    most = max(value + hypot(high - value, noise, faster), *cost.all)
     shown = min(cost.all) > MIN_CAUSE_COST * step
     if candidate.some:
         given = step_ns if gone is NOTHING else None

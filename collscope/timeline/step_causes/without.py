@@ -95,17 +95,19 @@ class Player:
         """Steps without something, (steps,) ns, by one of the readings."""
         return self.steps(change, self.readings[number])
 
-    def between_starts(self, change: Change) -> float:
-        """What faster hosts of another start save without something, ns.
+    def between_starts(self, change: Change, pace: float) -> float:
+        """By how much hosts of another start change the steps without something, ns.
 
         By the reading with the fastest hosts: there these bound the steps by every reading.
+
+        pace  of that start's hosts, in parts of this one's
         """
         reading = min(self.readings, key=lambda r: r.pace)
-        usual, fast = (
-            float(self.steps(change, replace(reading, pace=reading.pace * pace)).mean())
-            for pace in (1.0, 1 / (1 + HOST_STARTS))
-        )
-        return max(0.0, usual - fast)
+        steps = [
+            float(self.steps(change, replace(reading, pace=reading.pace * part)).mean())
+            for part in (min(pace, 1.0), max(pace, 1.0))
+        ]
+        return max(0.0, steps[1] - steps[0])
 
     def steps(self, change: Change, reading: Reading) -> Floats:
         """Steps in ns, the mean of the ranks.
