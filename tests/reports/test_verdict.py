@@ -139,6 +139,21 @@ def test_the_first_line_names_the_largest_part_of_the_critical_path() -> None:
     )
 
 
+def test_a_pause_of_one_step_asks_for_more_steps() -> None:
+    step = StepSummary(60.0, None, 3, 2, 2, False, "host", 71.2, "collscope export perfetto")
+    shown = Evidence("pauses", count=1, ms=13.0, usual=3, after="a", before="b", detail="0")
+    pause = Cause("periodic", False, (1,), "launch", Cost(4.0, 0.0, 6.5), shown)
+    (entry,) = entries(Answer(step, (pause,)))
+    assert entry.where == "before b, after a"
+    assert entry.evidence == (
+        "In 1 of 3 steps, rank 1's host took 13 ms longer than rank 0's between launching a and b. "
+        "A host that waits for a data loader waits longer without the profiler. It may cost "
+        "nothing: one step does not show that it recurs. Trace more steps."
+    )
+    (entry,) = entries(Answer(step, (replace(pause, evidence=replace(shown, count=2)),)))
+    assert "Trace more steps" not in entry.evidence
+
+
 def test_a_cause_that_may_cost_nothing_has_the_reason() -> None:
     step = StepSummary(60.0, None, 3, 2, 2, False, "host", 71.2, "collscope export perfetto")
     shown = Evidence("host_gaps", ms=9.0, usual=25.0, after="a", before="b", detail="0")

@@ -25,6 +25,7 @@ from collscope.timeline.play import Played, Substitutions, TakenOut, play
 from collscope.timeline.step_causes import without
 from collscope.timeline.step_causes.collectives import Facts
 from collscope.timeline.step_causes.diagnose import diagnose
+from collscope.timeline.step_causes.hosts import late_hosts
 from collscope.timeline.step_causes.job import Job as RecordedCauses
 from collscope.timeline.step_causes.one_step import drawn, one_step
 from collscope.timeline.step_causes.records import Diagnosis
@@ -328,6 +329,96 @@ def _with_launches(trace: TraceFile) -> TraceFile:
     kind, thread = np.full(len(begin), Call.LAUNCH, np.int8), np.zeros(len(begin), np.int32)
     calls = HostCalls(kind, thread, begin, begin + 4 * US, unknown, unknown, rows)
     return replace(trace, calls=calls)
+
+
+def _pausing(
+    *steps: int, place: int = 0, more: tuple[int, ...] = (), every_ns: int = 0, slower_ns: int = 0,
+    calls: bool = True,
+) -> Timeline:  # fmt: skip
+    """Seven steps of 400 launches, 20 us each; the host of rank 1 pauses for 6 ms in some.
+
+    place      launch that the pause is before
+    more       of each step in turn the launch before which it pauses for 3 ms, too; -1: none
+    every_ns   pause of each step at this place
+    slower_ns  of each launch of both ranks in every second step
+    calls      the calls of the hosts are known
+    """
+    job = Job(2, host_work=20 * US)
+    for step in range(7):
+        for rank in range(2):
+            for launch in range(400):
+                once = rank == 1 and (step, launch) in enumerate(more)
+                hit = rank == 1 and step in steps and launch == place
+                job.host[rank] += 6 * MS * hit + 3 * MS * once + slower_ns * (step % 2)
+                job.host[rank] += every_ns * (rank == 1 and launch == place)
+                job.compute(rank, 5 * US)
+        job.collective((0, 1), 20 * US)
+    return analyse([_with_launches(t) if calls else t for t in job.traces()])
+
+
+def _paused(*steps: int, given_ms: float | None = None, **more: int | tuple[int, ...]) -> Diagnosis:
+    given = None if given_ms is None else given_ms * MS
+    timeline = _pausing(*steps, **more)  # type: ignore[arg-type]
+    return diagnose(timeline, Facts(), steps=7, step_ns=given)[0]
+
+
+PAUSED_MS = 401 * 0.02  # a step without a pause
+
+
+def test_a_pause_where_one_step_begins_may_recur() -> None:
+    """6 ms more in one of six steps that are known whole. It may cost 1.3 times as much."""
+    (cause,) = _paused(3).causes
+    assert (cause.cause, cause.ranks, cause.certain) == ("periodic", (1,), False)
+    assert (cause.where, cause.evidence.kind) == ("launch", "pauses")
+    assert (cause.evidence.count, cause.evidence.usual) == (1, 6)
+    assert cause.evidence.ms == pytest.approx(6, rel=0.01)
+    assert cause.cost.low == 0
+    assert 6 / 7 <= cause.cost.value <= 1.3 * 6 / 7
+    assert cause.cost.high >= 6 / 6
+
+
+def test_a_given_step_shows_whether_a_pause_recurs() -> None:
+    (cause,) = _paused(3, given_ms=PAUSED_MS + 6 / 3).causes
+    assert (cause.cause, cause.certain) == ("periodic", False)
+    assert 0 < cause.cost.low <= 6 / 3 <= cause.cost.high + 0.5
+    # Launches take less time without the profiler: it may or may not.
+    (cause,) = _paused(3, given_ms=0.9 * PAUSED_MS).causes
+    assert cause.cost.low == 0
+    # They do not take a third of it: so short a step has no room for pauses.
+    assert _paused(3, given_ms=0.3 * PAUSED_MS).causes == ()
+
+
+def test_what_interrupts_a_host_by_chance_is_no_pause_of_some_steps() -> None:
+    assert _paused(3, place=200).causes == ()  # once, and not where the step begins
+    assert _paused(3, more=(10, 90, 170, -1, 250)).causes == ()  # as much is lost elsewhere
+    assert _paused(3, calls=False).causes == ()  # it may wait for its GPU there
+
+
+def test_a_pause_of_some_steps_is_seen_though_steps_scatter() -> None:
+    (cause,) = _paused(4, slower_ns=15 * US).causes
+    assert (cause.cause, cause.evidence.kind) == ("periodic", "pauses")
+
+
+def test_what_a_host_loses_in_every_step_is_no_pause_of_some() -> None:
+    timeline = _pausing(3, every_ns=MS // 2)
+    job = RecordedCauses(timeline.recorded(7, uneven=True), timeline.host)
+    found = {c.cause: c.evidence for c in late_hosts(job) if c.ranks == (1,)}
+    assert found["periodic"].ms == pytest.approx(6, rel=0.02)
+    assert found["late_host"].ms == pytest.approx(0.5, rel=0.02)
+
+
+@pytest.mark.parametrize("place", [0, 200])
+def test_a_pause_at_one_place_of_every_second_step_costs_the_half(place: int) -> None:
+    (cause,) = _paused(2, 4, 6, place=place).causes
+    assert (cause.cause, cause.ranks, cause.certain) == ("periodic", (1,), True)
+    assert cause.evidence.count == 3
+    assert cause.cost.low <= 6 / 2 <= cause.cost.high
+    assert cause.cost.low > 0
+
+
+def test_a_pause_of_every_step_is_a_late_host() -> None:
+    (cause,) = _paused(*range(7), place=200).causes
+    assert (cause.cause, cause.ranks) == ("late_host", (1,))
 
 
 def test_a_pause_of_every_step_is_named_though_steps_scatter() -> None:

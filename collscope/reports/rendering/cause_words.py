@@ -75,6 +75,16 @@ def _gaps(cause: Cause, shown: Evidence) -> str:
     return words + " Only part of this lengthens the step." * (cause.cost.high < shown.ms)
 
 
+def _pauses(cause: Cause, shown: Evidence) -> str:
+    after = kernel(shown.after) or "the step before"
+    return (
+        f"In {figure(shown.count)} of {figure(shown.usual)} steps, rank {cause.ranks[0]}'s host "
+        f"took {ms(shown.ms)} ms longer than rank {shown.detail}'s between launching {after} and "
+        f"{kernel(shown.before)}. A host that waits for a data loader waits longer without the "
+        "profiler."
+    )
+
+
 def _extra(cause: Cause, shown: Evidence) -> str:
     who = f"rank {cause.ranks[0]}" if cause.ranks else "one rank"
     return (
@@ -130,6 +140,7 @@ def _slow_calls(cause: Cause, shown: Evidence) -> str:
 
 _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
     "host_gaps": _gaps,
+    "pauses": _pauses,
     "extra_kernels": _extra,
     "longer_kernels": _longer,
     "taken": _taken,

@@ -75,6 +75,8 @@ def _perhaps_nothing(cause: Cause, step: StepSummary) -> str:
     """Why the range of a cause begins at 0; empty where it does not."""
     if cause.cost.low > 0:
         return ""
+    if cause.evidence.kind == "pauses" and cause.evidence.count == 1:
+        return " It may cost nothing: one step does not show that it recurs. Trace more steps."
     if cause.certain:
         return " Another start may not show it: two starts of a job may differ by as much."
     if step.given_ms is not None or cause.within_starts:

@@ -167,7 +167,8 @@ def _cost(
         cost = saved
     # A host that is late makes the steps differ by that, so what is left counts; and what it does
     # now and then is no cause of every step.
-    recurs = not candidate.recorded or _recurs(job, player, candidate, cost)
+    in_each = candidate.recorded and not candidate.some
+    recurs = not in_each or _recurs(job, player, candidate, cost)
     scatter = cost.scatter if candidate.recorded or candidate.counted else player.scatter
     # Whether it is at the cap the trace does not show: anything from nothing to `clock`.
     low, high = min(cost.all) - cost.clock / 2, max(cost.all) - cost.clock / 2
@@ -196,9 +197,33 @@ def _cost(
     shown = min(cost.all) > MIN_CAUSE_COST * step
     if candidate.some:
         given = step_ns if gone is NOTHING else None
-        value, least, most = _of_all_steps(job, candidate, cost, (value, least, most), given)
+        part = _of_some_steps(job, candidate, cost, (value, least, most), given)
+        if part is None:
+            return None
+        value, least, most = part
         sure &= len(candidate.some) >= MIN_RECURRENCES
     return Cost(value / 1e6, max(0.0, least) / 1e6, most / 1e6), sure, shown
+
+
+def _of_some_steps(
+    job: Job,
+    candidate: Candidate,
+    cost: _Saved,
+    saved: tuple[float, float, float],
+    given: float | None,
+) -> tuple[float, float, float] | None:
+    """As `_of_all_steps`; None: what some recorded steps have does not recur.
+
+    A host may pause once by chance. A given step as long as one without it shows that it did; a
+    longer one, by every reading, that it pauses again.
+    """
+    value, least, most = _of_all_steps(job, candidate, cost, saved, given)
+    if not candidate.recorded or len(candidate.some) >= MIN_RECURRENCES:
+        return value, least, most
+    if given is None:
+        return value, 0.0, most
+    longer = [given - left > (STARTS + MIN_CAUSE_COST) * given for _, left in cost.left]
+    return (value, least if all(longer) else 0.0, most) if any(longer) else None
 
 
 def _of_all_steps(
@@ -213,9 +238,11 @@ def _of_all_steps(
     saved  of the mean recorded step: the likely value, least and most
     given  mean of all steps, where it was measured; it replaces what is assumed of their part
     """
-    each = job.count / len(candidate.some)
+    # What hosts do counts in these steps alone.
+    steps = job.used if candidate.recorded else np.ones(job.count, dtype=bool)
+    each = float(steps.sum()) / len(candidate.some)
     value, least, most = (each * ns for ns in saved)
-    part, low, high = recurrence(np.array(candidate.some), job.count)
+    part, low, high = recurrence(np.array(candidate.some), int(steps.sum()))
     mean = value * part
     ends = (
         mean - hypot(value * (part - low), part * (value - least)),
@@ -355,7 +382,7 @@ def _saved(
                 rests += [(mean, rest), *_steps_that_lack_it(job, candidate, base, mean)]
                 found += _by_given(player, gone, reading.pace, rest)
                 scatter.append(_deviation(left))
-                errors.append(_scatter_of_saving(player, candidate, base[used], left))
+                errors.append(_scatter_of_saving(job, player, candidate, base[used] - left, left))
                 if candidate.at_power_cap:
                     clocks.append(_at_power_cap(job, player, without, k, base, rest))
             if candidate.irregular and not player.given:
@@ -414,11 +441,16 @@ def _by_given(player: Player, gone: Change, pace: float, rest: float) -> list[fl
     return [max(0.0, player.given - rest)]
 
 
-def _scatter_of_saving(player: Player, candidate: Candidate, base: Floats, left: Floats) -> float:
+def _scatter_of_saving(
+    job: Job, player: Player, candidate: Candidate, saved: Floats, left: Floats
+) -> float:
     """Deviation of what single steps save; that of the rest where the mean step is known, or some
-    steps alone have it."""
-    saved = _deviation(base - left)
-    return min(saved, _deviation(left)) if player.given or candidate.some else saved
+    steps alone have it. Pauses that some have: of what these save."""
+    if candidate.some and candidate.recorded:
+        has = np.isin(np.flatnonzero(job.used), candidate.some)
+        return _deviation(saved[has]) * float(np.sqrt(has.mean()))
+    every = _deviation(saved)
+    return min(every, _deviation(left)) if player.given or candidate.some else every
 
 
 def _is_hidden(

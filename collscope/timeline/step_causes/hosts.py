@@ -20,6 +20,7 @@ from collscope.timeline.step_causes.tolerances import (
 )
 
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 
 def late_hosts(job: Job) -> Iterator[Candidate]:
@@ -33,6 +34,17 @@ def late_hosts(job: Job) -> Iterator[Candidate]:
             continue
         # What it loses call by call the profiler may have made.
         stalls = np.where(np.abs(later) > job.stretched, later, 0.0)
+        paused = _paused_in_some(job, trace, other, stalls)
+        if paused is not None:
+            pauses, some = paused
+            yield Candidate(
+                "periodic", (job.rows.ranks[trace],), "launch",
+                replace(gaps(job, pauses), kind="pauses", detail=str(job.rows.ranks[other]),
+                        count=float(len(some)), usual=float(job.used.sum()),
+                        ms=float(pauses.sum()) / len(some) / 1e6),
+                changes=(Change(host_ns=pauses),), recorded=True, exact=True, some=some,
+            )  # fmt: skip
+            stalls = stalls - pauses
         if stalls.sum() > 0:
             yield Candidate(
                 "late_host", (job.rows.ranks[trace],), "launch",
@@ -40,6 +52,53 @@ def late_hosts(job: Job) -> Iterator[Candidate]:
                 changes=(Change(host_ns=stalls),), recorded=True, at_power_cap=True,
                 irregular=_irregular(job, trace, stalls), exact=_every_step(job, stalls),
             )  # fmt: skip
+
+
+def _paused_in_some(
+    job: Job, trace: int, other: int, stalls: Floats
+) -> tuple[Floats, tuple[int, ...]] | None:
+    """(rows,) ns of a pause that a host makes in some steps only, and these steps.
+
+    None: there is no such pause, or the host loses as much elsewhere. Where the calls of a host are
+    not known, it may wait for its GPU. What interrupts a host by chance does so at any place. So a
+    pause in two steps must be at one place. A pause in a single step must be where the step
+    begins: what a loop does now and then, such as loading data, is mostly between two steps.
+
+    stalls  (rows,) ns that the host takes far longer than the other one
+    """
+    if job.host[trace] is None or job.host[other] is None:
+        return None
+    own, place = job.beside_last(trace)
+    begin = len(job.rows)  # one place
+    place = np.where(_begins(job, trace)[own], begin, place)
+    known = job.used[job.step_of_row[own]]
+    own, place = own[known], place[known]
+    lost = float(np.maximum(stalls[own], 0.0).sum())
+    for at in np.unique(place[(stalls[own] > job.stall) & (place >= 0)]).tolist():
+        rows = own[(place == at) & (stalls[own] > 0)]
+        step = job.step_of_row[rows]
+        spent = np.bincount(step, stalls[rows], job.count)
+        part = MIN_REGULAR * spent.max()
+        has, lacks = spent > max(job.stall, part), job.used & (spent < min(job.stall, part))
+        recurs = has.sum() >= MIN_RECURRENCES or at == begin
+        if not recurs or not lacks.any() or not (has | lacks)[job.used].all():
+            continue
+        more = has * (1 - spent[lacks].mean() / np.maximum(spent, 1.0))
+        pauses = np.zeros(len(job.rows))
+        pauses[rows] = stalls[rows] * more[step]
+        if pauses.sum() > MIN_REGULAR * lost:
+            return pauses, tuple(np.flatnonzero(has).tolist())
+    return None
+
+
+def _begins(job: Job, trace: int) -> Bools:
+    """(rows,) those of a rank up to the first kernel of each step that computes."""
+    found = np.zeros(len(job.rows), dtype=bool)
+    for step in range(job.count):
+        rows = job.in_step(trace, step)
+        first = np.flatnonzero(job.compute[rows])[:1]
+        found[rows[: int(first.sum()) + 1]] = True
+    return found
 
 
 def _irregular(job: Job, trace: int, stalls: Floats) -> bool:

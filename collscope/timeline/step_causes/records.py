@@ -13,11 +13,11 @@ Bools = npt.NDArray[np.bool_]
 class Evidence(msgspec.Struct, frozen=True):
     """What the recording shows, as codes and values; `reports` turns it into a sentence.
 
-    kind    extra_kernels, longer_kernels, taken, host_gaps, unused_parameters, blocking_calls,
-            barriers, small_calls, setting, transport, crowded, copies, exposed_calls, idle_stage,
-            long_steps
+    kind    extra_kernels, longer_kernels, taken, host_gaps, pauses, unused_parameters,
+            blocking_calls, barriers, small_calls, setting, transport, crowded, copies,
+            exposed_calls, idle_stage, long_steps
     name    of a kernel, call, setting, or kind of copy
-    count   a step, of what is counted
+    count   a step, of what is counted; of long_steps and pauses: steps, of `usual` recorded ones
     detail  value of a setting; rank that the hosts' gaps of another are held against; number of
             slow calls a step; of work that some steps lack: "1 of 3", those that have it
     ms      a step, what the recording shows of it: summed durations or idle time, not the cost;
