@@ -26,6 +26,7 @@ import os
 import signal
 import statistics
 import tarfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -34,11 +35,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import job_causes
+import job_causes_large  # noqa: F401 - registers its jobs
 import job_causes_loops  # noqa: F401 - registers its jobs
 import torch
 import torch.distributed as dist
 import torch.distributed.fsdp
 import torch.distributed.pipelining
+import torch.nn.functional as F
 import torch.profiler
 from job_causes import CAUSES, Cause, burn_cores, burn_gpu, child, record
 from job_causes_models import OWN_MODEL, Step, build
@@ -72,7 +75,15 @@ NEW_CAUSES = {
     "sleep_some": Cause(codes=(*LATE, "periodic")),  # every third step
     "saved": Cause(codes=("slow_transfer", "blocking_sync")),  # activations wait on the host
     "fetched": Cause(codes=("slow_transfer", "blocking_sync")),  # outputs go to pageable memory
+    "sleep_in_turns": Cause(codes=LATE),  # one rank, then the other
+    "gil": Cause(codes=(*LATE, "host_bound")),  # a thread of the same process runs Python code
+    "metrics_cpu": Cause(codes=("blocking_sync", *LATE)),  # scores are read and sorted on the host
+    "augment": Cause(codes=("extra_work",)),  # pictures are blurred on the GPU
+    "side_work": Cause(codes=("extra_work", "slow_gpu")),  # on another stream, beside the training
+    "objects": Cause(codes=("small_calls", "blocking_sync", "host_bound")),  # all_gather_object
+    "timed_step": Cause(codes=("blocking_sync", "host_bound")),  # each step ends when its GPU does
     # Healthy:
+    "coalesced": Cause(),  # the gradients that its optimizer would reduce one by one, in one call
     "clipped": Cause(),  # gradients are clipped, and the loss is read
     "norm_read": Cause(),  # gradients are clipped, and their norm is read
     "long_sometimes": Cause(),  # one batch of three is half as long again, on all ranks
@@ -92,6 +103,8 @@ ENV: dict[str, tuple[Cause, dict[str, str]]] = {
     "launch_blocking": (CAUSES["launch_blocking"], {"CUDA_LAUNCH_BLOCKING": "1"}),
     "blocking_wait": (CAUSES["blocking_wait"], {"TORCH_NCCL_BLOCKING_WAIT": "1"}),
     "tree": (CAUSES["tree"], CAUSES["tree"].env),
+    "few_threads": (CAUSES["one_channel"], {"NCCL_NTHREADS": "64"}),
+    "cross_nic": (CAUSES["none"], {"NCCL_CROSS_NIC": "0"}),  # harmless: there is one node
     "no_peers": (CAUSES["shm"], {"NCCL_P2P_LEVEL": "LOC"}),
     "small_buffer": (CAUSES["one_channel"], {"NCCL_BUFFSIZE": "65536"}),
     "detail": (
@@ -176,13 +189,27 @@ SETS = {
         "muon": "none work_backward:1:25 evaluation_one:0 sleep_all:*:16 two_channels",
         "swin": "none sleep_one:0:10 checkpoint:1:3 unused clipped",
     },
+    # Large kernels: the GPUs are the limit.
+    "v": {
+        "segment": "none sleep_layers:0:5 uneven:1:25 augment:0:12 checkpoint:1:3 no_peers",
+        "recommend": "none metrics_cpu:0:150 neighbour:1 loader_some:0:90 timed_step ll",
+        "lora": "none gil:1:20 norms_one:0 slow_kernels:1:10 evaluation launch_blocking",
+        "megatron": "none work_backward:0:24 sleep_one_layer:1:30 item_layers:0 long_batch"
+        " few_threads",
+        "video": "none uneven_some:1:75 fetched:0:64 spin_one:0:25 side_work:1:16 logged",
+        "zero2": "none sleep_in_turns:*:50 objects:*:4 norm_read cross_nic",
+        "distopt": "none allocator evaluation_one:1 sleep_after:0:25 scalars:*:40 one_channel",
+    },
+    # What 48 small AllReduces a step cost `sequence`.
+    "coalesced": {"sequence": "none coalesced"},
 }
 # Causes whose amount is fitted.
 SCALED = (
     "sleep_one", "sleep_all", "sleep_middle", "sleep_layers", "spin_one", "loader", "loader_some",
     "more_work", "slow_kernels", "pageable", "scalars", "uneven", "uneven_in_turns", "garbage",
     "experts", "sleep_one_layer", "sleep_backward", "sleep_after", "work_backward", "uneven_some",
-    "fetched", "sleep_some", "saved",
+    "fetched", "sleep_some", "saved", "sleep_in_turns", "gil", "metrics_cpu", "augment",
+    "side_work", "objects",
 )  # fmt: skip
 
 
@@ -245,9 +272,31 @@ def local(tensor: Any) -> torch.Tensor:
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
+def spin(ms: float) -> None:
+    """Run Python code for some milliseconds."""
+    end = time.perf_counter() + ms / 1e3
+    while time.perf_counter() < end:
+        pass
+
+
 def gradients(parameters: list[nn.Parameter]) -> list[torch.Tensor]:
     """The gradients that there are."""
     return [p.grad for p in parameters if p.grad is not None]
+
+
+def reduce_once(parameters: list[nn.Parameter]) -> None:
+    """Add up in one call what each rank has a summand of (DTensor: `Partial`).
+
+    Otherwise AdamW reduces each of these gradients three times, once for each use: under
+    `SequenceParallel`, the weights and biases of all norms have such gradients.
+    """
+    from torch.distributed.tensor import DTensor, Replicate
+
+    parts = [p for p in parameters if p.grad.placements[0].is_partial()]
+    flat = torch.cat([p.grad.to_local().flatten() for p in parts])
+    dist.all_reduce(flat)
+    for p, piece in zip(parts, flat.split([p.numel() for p in parts]), strict=True):
+        p.grad = DTensor.from_local(piece.view(p.shape), p.grad.device_mesh, [Replicate()])
 
 
 class Planted:
@@ -260,6 +309,8 @@ class Planted:
         self.single = self.matrix[: size // 2, : size // 2].float().contiguous()
         self.small = torch.zeros(1, device=device)
         self.metrics = torch.zeros(16, device=device)
+        self.scores = self.pictures = self.small
+        self.side: torch.cuda.Stream | None = None
         self.is_cuda = device.type == "cuda"
         self.pageable = torch.empty(0, dtype=torch.uint8)
         self.average: list[torch.Tensor] = []
@@ -288,19 +339,30 @@ class Planted:
             self.batches = iter(
                 torch.utils.data.DataLoader(slow, batch_size=None, num_workers=1, prefetch_factor=1)
             )
+        self._make_tensors()
+        if self.is_on("busy_cores"):
+            self._run_on(set(BUSY_CORES[-int(case.amount) :]))
+        if self.is_on("neighbour"):
+            os.kill(self.neighbour, signal.SIGCONT)
+
+    def _make_tensors(self) -> None:
+        """What a case copies or computes on."""
         if self.is_on("pageable"):
-            self.pageable = torch.zeros(int(case.amount * 2**20), dtype=torch.uint8)
+            self.pageable = torch.zeros(int(self.case.amount * 2**20), dtype=torch.uint8)
         if self.is_on("pinned"):
             self.pageable = torch.zeros(24 << 20, dtype=torch.uint8)
             self.pageable = self.pageable.pin_memory() if self.is_cuda else self.pageable
         if self.is_on("fetched"):
             self.pageable = torch.zeros(
-                int(case.amount * 2**20), dtype=torch.uint8, device=self.device
+                int(self.case.amount * 2**20), dtype=torch.uint8, device=self.device
             )
-        if self.is_on("busy_cores"):
-            self._run_on(set(BUSY_CORES[-int(case.amount) :]))
-        if self.is_on("neighbour"):
-            os.kill(self.neighbour, signal.SIGCONT)
+        if self.is_on("metrics_cpu"):
+            self.scores = torch.sin(torch.arange(self.case.amount * 1000, device=self.device))
+        if self.is_on("augment"):
+            shape = (24, 3, 512, 512) if self.is_cuda else (2, 3, 8, 8)
+            self.pictures = torch.ones(shape, device=self.device)
+        if self.is_on("side_work") and self.is_cuda and self.side is None:
+            self.side = torch.cuda.Stream()
 
     def _run_on(self, cores: set[int]) -> None:
         for task in Path("/proc/self/task").iterdir():
@@ -348,10 +410,12 @@ class Planted:
         self.step += 1
         if self.is_on("sleep_one", "sleep_all") or (self.is_on("sleep_some") and self.now(_EVERY)):
             time.sleep(self.case.amount / 1e3)
+        if self.case.name == "sleep_in_turns" and (self.step + self.rank) % 2:
+            time.sleep(self.case.amount / 1e3)
         if self.is_on("spin_one"):
-            end = time.perf_counter() + self.case.amount / 1e3
-            while time.perf_counter() < end:
-                pass
+            spin(self.case.amount)
+        if self.is_on("gil"):
+            threading.Thread(target=spin, args=(self.case.amount,)).start()
         if self.is_on("garbage"):
             gc.collect()
         if self.is_on("loader", "loader_some", "prefetched"):
@@ -360,8 +424,22 @@ class Planted:
             factor = self.matrix if self.case.name == "more_work" else self.single
             for _ in range(int(self.case.amount)):
                 torch.mm(factor, factor)
+        self._beside()
         if self.is_on("pageable", "pinned"):
             self.pageable.to(self.device, non_blocking=self.case.name == "pinned")
+
+    def _beside(self) -> None:
+        """Work of one GPU that is no training."""
+        if self.is_on("augment"):
+            for _ in range(int(self.case.amount)):
+                blurred = F.avg_pool2d(self.pictures, 5, 1, 2)
+                blurred.mul_(1.1).clamp_(0, 1)
+        if self.is_on("side_work"):
+            if self.side:  # it begins with the step, and nobody waits for it
+                self.side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.side) if self.side else nullcontext():
+                for _ in range(int(self.case.amount)):
+                    torch.mm(self.matrix, self.matrix)
 
     def layer(self, _module: object, inputs: tuple[Any, ...]) -> None:
         """What comes before each layer."""
@@ -416,6 +494,8 @@ class Planted:
             for gradient in gradients(parameters):
                 local(gradient).float().norm().item()
         self._reduce(parameters)
+        if self.is_on("coalesced"):
+            reduce_once(parameters)
         if self.is_on("clipped", "norm_read"):
             norm = nn.utils.clip_grad_norm_(parameters, 1.0)
             if self.is_on("norm_read"):
@@ -441,6 +521,12 @@ class Planted:
             time.sleep(self.case.amount / 1e3)
         if self.is_on("fetched"):
             self.pageable.cpu()
+        if self.is_on("metrics_cpu"):
+            self.scores.cpu().sort()
+        if self.is_on("objects"):
+            found: list[Any] = [None] * WORLD
+            for _ in range(int(self.case.amount)):
+                dist.all_gather_object(found, {"rank": self.rank, "step": self.step})
         if self.is_on("metrics"):
             dist.all_reduce(self.metrics)
         if self.is_on("average"):
@@ -448,6 +534,8 @@ class Planted:
             if not self.average:
                 self.average = [p.clone() for p in present]
             torch._foreach_lerp_(self.average, present, 0.001)
+        if self.is_on("timed_step") and self.is_cuda:
+            torch.cuda.synchronize()
 
 
 class Running:
