@@ -447,7 +447,7 @@ def zero2(models: Any, planted: Any, case: Any) -> Step:
 
 class Flat:
     """The parameters of a part and their gradients in one buffer each. A rank updates its share;
-    gradients leave during the backward pass, parameters arrive during the next forward pass."""
+    gradients leave during the backward pass, parameters arrive during the forward pass."""
 
     def __init__(self, part: nn.Module, rank: int) -> None:
         parameters = list(part.parameters())
@@ -504,6 +504,11 @@ def distopt(models: Any, planted: Any, case: Any) -> Step:
 
     def step() -> None:
         planted.begin()
+        for flat in flats:
+            flat.send()
+        if planted.evaluates():  # here, because all parameters are on their way
+            with torch.no_grad():
+                loss()
         last = loss()
         planted.middle()
         last.backward()
@@ -513,10 +518,5 @@ def distopt(models: Any, planted: Any, case: Any) -> Step:
         opt.step()
         planted.after(shares)
         torch._foreach_zero_([flat.gradient for flat in flats])
-        for flat in flats:
-            flat.send()
-        if planted.evaluates():
-            with torch.no_grad():
-                loss()
 
     return step
