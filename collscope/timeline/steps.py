@@ -35,6 +35,7 @@ from collscope.timeline.waits import CallTimes
 Floats = npt.NDArray[np.float64]
 # silu_backward_kernel, flash_bwd_kernel, cudnn_..._flash_bprop_wgmma_f16, dgrad2d_grouped
 _BACKWARD = re.compile(r"backward|bwd|bprop|[bdw]grad", re.IGNORECASE)
+_FRAMEWORK = re.compile("at::native::")  # PyTorch's kernels; matrix products are of libraries
 # FusedOptimizerTensorListMetadata, FusedAdamMathFunctor; and no `{lambda()#1}`
 _OPTIMIZER = re.compile(r"optimizer|adam|sgd|lamb(?!da)", re.IGNORECASE)
 # multi_tensor_apply_kernel<..., PointwiseOpScalarListFunctor<float, 3, 3, 0>, std::divides<float>>:
@@ -317,7 +318,7 @@ def _by_optimizer(rows: Rows, trace: int) -> Ints:
     if passes[-1]:
         apart &= np.diff(passes[place]) > 0
     cuts = place[np.append(np.flatnonzero(apart), len(place) - 1)]
-    if _in_turns(name, cuts):
+    if _in_turns(name, cuts, _named(rows, _FRAMEWORK)):
         cuts = cuts[::-1][::2][::-1]
     ends = [
         trace_rows[: cut + 1][rows.end[trace_rows[: cut + 1]].argmax()] for cut in cuts.tolist()
@@ -399,14 +400,16 @@ def _alike_steps(rows: Rows, trace: int) -> Ints:
     return launched[:0]
 
 
-def _in_turns(names: Ints, cuts: Ints) -> bool:
+def _in_turns(names: Ints, cuts: Ints, own: npt.NDArray[np.bool_]) -> bool:
     """Whether two models train in turns: every second part of a trace has the same kernels, and of
     two neighbours each has some that the other lacks.
 
-    A step with something more, as an evaluation, lacks nothing.
+    A step with something more, as an evaluation, lacks nothing. One model that gets long and short
+    batches in turns runs other kernels of libraries for them, and as many of the framework.
 
     names  of rows in the order of launches
     cuts   places of the last rows of the parts
+    own    of each name, whether it is a kernel of the framework
     """
     kinds = int(names.max(initial=0)) + 1
     held = [np.bincount(names[a + 1 : b + 1], minlength=kinds) for a, b in pairwise(cuts.tolist())]
@@ -416,6 +419,11 @@ def _in_turns(names: Ints, cuts: Ints) -> bool:
     def lacking(one: Ints, other: Ints) -> float:
         return float(np.maximum(one - other, 0).sum()) / max(1, int(one.sum()))
 
+    of_model = [int(part[own].sum()) for part in held]
+    if min(of_model) and all(
+        abs(a - b) <= MAX_LAUNCH_SPREAD * max(a, b) for a, b in pairwise(of_model)
+    ):
+        return False
     neighbours = min(min(lacking(a, b), lacking(b, a)) for a, b in pairwise(held))
     alike = max(max(lacking(a, b), lacking(b, a)) for a, b in zip(held, held[2:], strict=False))
     return neighbours > 2 * alike and neighbours > MAX_LAUNCH_SPREAD

@@ -271,6 +271,20 @@ def test_uneven_steps_of_two_models_end_with_the_second_optimizer() -> None:
     assert lengths.tolist() == [n + 2, n + 3, n + 2, n + 2, n + 2]
 
 
+def test_batches_of_two_lengths_in_turns_are_steps_of_one_model() -> None:
+    """Long ones have other products and sum their parts; PyTorch's own kernels are as many."""
+    own = "at::native::add at::native::gelu "
+    end = "loss b1_dgrad at::native::add b0_wgrad reduce fused_adam_kernel "
+    short, long = 6 * ("short_mm " + own) + end, 6 * ("long_mm splitK " + own) + end
+    text = "".join(f"{a}{b}" for a, b in ((short, long), (short + "copy ", long), (short, long)))
+    timeline = search(traces_of(text))[2]
+    steps = find_steps(timeline.rows, timeline.calls, timeline.times, uneven=True)
+    assert steps.source == "optimizer"
+    n, more = len(short.split()), len(long.split())
+    lengths = np.diff(steps.ends(timeline.rows.end), axis=0)[:, 0] / EACH
+    assert lengths.tolist() == [more, n, more + 1, n, more]
+
+
 @pytest.mark.parametrize("functor", ["CopyFunctor", "UnaryOpFunctor", "BinaryOpScalarFunctor"])
 def test_copies_and_scales_of_lists_tell_no_step(functor: str) -> None:
     """FSDP copies a list in every layer."""
