@@ -119,8 +119,8 @@ def recommend(models: Any, planted: Any, case: Any) -> Step:
     opts = models.optimizer(run.parameters()), torch.optim.SGD([table], lr=1e-3)
 
     def loss() -> torch.Tensor:
-        asked = torch.randint(0, WORLD * rows, (batch, features * each), device=models.DEVICE)
-        own = models.gathered(asked).flatten() - planted.rank * rows
+        indices = torch.randint(0, WORLD * rows, (batch, features * each), device=models.DEVICE)
+        own = models.gathered(indices).flatten() - planted.rank * rows
         has = (own >= 0) & (own < rows)
         found = table.index_select(0, own.clamp(0, rows - 1)) * has[:, None]
         sums = found.view(WORLD * batch, features, each, width).sum(2).flatten(1)
@@ -228,12 +228,12 @@ class Columns(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         x, weight = ctx.saved_tensors
-        whole, part = x.new_empty((x.shape[0] * WORLD, x.shape[1])), torch.empty_like(x)
-        arrives = dist.all_gather_into_tensor(whole, x.contiguous(), async_op=True)
+        gathered_x, part = x.new_empty((x.shape[0] * WORLD, x.shape[1])), torch.empty_like(x)
+        arrives = dist.all_gather_into_tensor(gathered_x, x.contiguous(), async_op=True)
         both = gradient @ weight
         arrives.wait()
         leaves = dist.reduce_scatter_tensor(part, both, async_op=True)
-        own = gradient.T @ whole
+        own = gradient.T @ gathered_x
         leaves.wait()
         return part, own
 
@@ -266,7 +266,7 @@ class SplitLoss(torch.autograd.Function):
 
 
 class SplitLayer(nn.Module):
-    """Half of the heads and of the MLP, for rows of which each rank has half."""
+    """Half of the heads and of the MLP. Each rank has half of the rows."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -453,18 +453,18 @@ class Flat:
         parameters = list(part.parameters())
         sizes = [p.numel() for p in parameters]
         total = sum(sizes) + -sum(sizes) % WORLD
-        whole, self.gradient = (parameters[0].new_zeros(total) for _ in range(2))
+        buffer, self.gradient = (parameters[0].new_zeros(total) for _ in range(2))
         for p, held, gradient in zip(
             parameters,
-            whole[: sum(sizes)].split(sizes),
+            buffer[: sum(sizes)].split(sizes),
             self.gradient[: sum(sizes)].split(sizes),
             strict=True,
         ):
             held.copy_(p.detach().flatten())
             p.data, p.grad = held.view_as(p), gradient.view_as(p)
             p.register_post_accumulate_grad_hook(self._has_gradient)
-        self.whole, self.count, self.left = whole, len(parameters), len(parameters)
-        self.own = nn.Parameter(whole.view(WORLD, -1)[rank])
+        self.buffer, self.count, self.left = whole, len(parameters), len(parameters)
+        self.own = nn.Parameter(buffer.view(WORLD, -1)[rank])
         self.own.grad = torch.zeros_like(self.own)
         self.call: Any = None
         part.register_forward_pre_hook(lambda *_: self.wait())
@@ -477,7 +477,7 @@ class Flat:
 
     def send(self) -> None:
         """Let the other ranks have what this one updated."""
-        self.call = dist.all_gather_into_tensor(self.whole, self.own.detach(), async_op=True)
+        self.call = dist.all_gather_into_tensor(self.buffer, self.own.detach(), async_op=True)
 
     def wait(self) -> None:
         """Let the GPU wait for what is on its way."""

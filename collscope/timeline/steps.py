@@ -312,12 +312,12 @@ def _by_optimizer(rows: Rows, trace: int) -> Ints:
         return place
     # Between the optimizers of two steps stands far more than between two kernels of one.
     distances = np.diff(place)
-    apart = distances > max(EDGE_LAUNCHES, int(distances.max(initial=0)) // 4)
+    ends_step = distances > max(EDGE_LAUNCHES, int(distances.max(initial=0)) // 4)
     # So does a backward pass, where its kernels have names; not between two optimizers of a step.
     passes = np.cumsum(_named(rows, _BACKWARD)[name])
     if passes[-1]:
-        apart &= np.diff(passes[place]) > 0
-    cuts = place[np.append(np.flatnonzero(apart), len(place) - 1)]
+        ends_step &= np.diff(passes[place]) > 0
+    cuts = place[np.append(np.flatnonzero(ends_step), len(place) - 1)]
     if _in_turns(name, cuts, _named(rows, _FRAMEWORK)):
         cuts = cuts[::-1][::2][::-1]
     ends = [

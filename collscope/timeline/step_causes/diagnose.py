@@ -182,14 +182,7 @@ def _cost(
     value = (max(0.0, low) + high) / 2
     if not sure and not candidate.recorded:
         value = float(np.median(cost.plain)) - cost.clock / 2
-    faster = slower = 0.0
-    if candidate.fixed is None:
-        without = both(gone, candidate.changes[0])
-        faster = slower = player.between_starts(without, 1 / (1 + HOST_STARTS))
-        # Where the GPU may set the given step, that does not show how fast hosts are: those of
-        # another start may be the limit once kernels take less.
-        if player.gpu_paces and candidate.where == "kernels":
-            slower = player.between_starts(without, 1 + HOST_STARTS)
+    faster, slower = _hosts_of_another_start(player, candidate, gone)
     noise = hypot(_SINGLE * cost.error, _BETWEEN * step, HELD * cost.clock / 2)
     # What the recording does not show and what starts differ by are independent.
     least = min(value - hypot(value - low, noise, slower), min(cost.all) - cost.clock)
@@ -203,6 +196,23 @@ def _cost(
         value, least, most = part
         sure &= len(candidate.some) >= MIN_RECURRENCES
     return Cost(value / 1e6, max(0.0, least) / 1e6, most / 1e6), sure, shown
+
+
+def _hosts_of_another_start(
+    player: Player, candidate: Candidate, gone: Change
+) -> tuple[float, float]:
+    """What faster hosts of another start save beside, and what slower ones take; ns.
+
+    Slower ones count where the GPU may set the given step: that does not show how fast hosts are,
+    and they may be the limit once kernels take less.
+    """
+    if candidate.fixed is not None:
+        return 0.0, 0.0
+    without = both(gone, candidate.changes[0])
+    faster = player.between_starts(without, 1 / (1 + HOST_STARTS))
+    if player.gpu_paces and candidate.where == "kernels":
+        return faster, player.between_starts(without, 1 + HOST_STARTS)
+    return faster, faster
 
 
 def _of_some_steps(
