@@ -463,7 +463,7 @@ class Flat:
             held.copy_(p.detach().flatten())
             p.data, p.grad = held.view_as(p), gradient.view_as(p)
             p.register_post_accumulate_grad_hook(self._has_gradient)
-        self.buffer, self.count, self.left = whole, len(parameters), len(parameters)
+        self.buffer, self.count, self.left = buffer, len(parameters), len(parameters)
         self.own = nn.Parameter(buffer.view(WORLD, -1)[rank])
         self.own.grad = torch.zeros_like(self.own)
         self.call: Any = None
