@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from collscope.model import Datatype, Op
-from collscope.model.trace import Kind, TraceCollective, TraceColumns, TraceFile
+from collscope.model.trace import Call, HostCalls, Kind, TraceCollective, TraceColumns, TraceFile
 
 US = 1_000
 COMPUTE, COMM = 0, 1  # streams
@@ -148,6 +148,25 @@ class Job(msgspec.Struct, dict=True):
                     r.collective = replace(
                         r.collective, group=None, group_ranks=None, group_size=None
                     )
+
+
+def with_waits(job: Job, waits: list[list[tuple[int, int]]]) -> list[TraceFile]:
+    """Traces with launches of 4 us, and calls in which hosts wait, from when to when."""
+    found = []
+    for trace, waited in zip(job.traces(), waits, strict=True):
+        launch = trace.columns.launch_ns
+        start = np.append(launch, [begin + job.base for begin, _ in waited])
+        end = np.append(launch + 4 * US, [finish + job.base for _, finish in waited])
+        kind = np.repeat([Call.LAUNCH, Call.STREAM_SYNC], [len(launch), len(waited)])
+        order = np.argsort(start, kind="stable")
+        unknown = np.full(len(start), -1, dtype=np.int32)
+        calls = HostCalls(
+            kind[order].astype(np.int8), np.zeros(len(start), dtype=np.int32), start[order],
+            end[order], np.where(kind[order] == Call.STREAM_SYNC, COMPUTE, -1).astype(np.int32),
+            unknown, np.argsort(order)[: len(launch)].astype(np.int32),
+        )  # fmt: skip
+        found.append(replace(trace, calls=calls))
+    return found
 
 
 def steady_job(nranks: int, calls: int, *, seed: int = 0, late: int = -1) -> Job:

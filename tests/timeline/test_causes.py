@@ -15,7 +15,7 @@ import pytest
 from command import collscope
 from inputs import ROOT, SHARED
 from msgspec.structs import replace
-from trace_builder import COMPUTE, US, Job, Row
+from trace_builder import COMPUTE, US, Job, Row, with_waits
 
 from collscope.model import Op
 from collscope.model.trace import Call, HostCalls, Kind, TraceFile
@@ -670,26 +670,9 @@ def _reading_traces(after_loss: int, after_check: int) -> list[TraceFile]:
             read(rank, after_loss)
             job.compute(rank, 4 * MS)
         job.collective((0, 1), 100 * US)
-    return _with_waits(job, waits)
-
-
-def _with_waits(job: Job, waits: list[list[tuple[int, int]]]) -> list[TraceFile]:
-    """Traces with launches of 4 us, and calls in which hosts wait, from when to when."""
-    found = []
-    for trace, waited in zip(job.traces(), waits, strict=True):
-        launch = trace.columns.launch_ns
-        start = np.append(launch, [begin + job.base for begin, _ in waited])
-        end = np.append(launch + 4 * US, [finish + job.base for _, finish in waited])
-        kind = np.repeat([Call.LAUNCH, Call.STREAM_SYNC], [len(launch), len(waited)])
-        order = np.argsort(start, kind="stable")
-        unknown = np.full(len(start), -1, dtype=np.int32)
-        calls = HostCalls(
-            kind[order].astype(np.int8), np.zeros(len(start), dtype=np.int32), start[order],
-            end[order], np.where(kind[order] == Call.STREAM_SYNC, COMPUTE, -1).astype(np.int32),
-            unknown, np.argsort(order)[: len(launch)].astype(np.int32),
-        )  # fmt: skip
-        found.append(replace(trace, calls=calls))
-    return found
+    # Kernels that move data: the clock of the GPU changes none of them.
+    names = ("at::native::copy", "ncclDevKernel", "Memcpy")
+    return [replace(trace, names=names) for trace in with_waits(job, waits)]
 
 
 def test_one_wait_a_step_is_usual_where_there_are_two() -> None:
@@ -705,7 +688,13 @@ def test_one_wait_a_step_is_usual_where_there_are_two() -> None:
 
 
 def _reads(
-    each: int, kernels: int, *, counts: bool = False, pageable: bool = False, after: int = 20
+    each: int,
+    kernels: int,
+    *,
+    counts: bool = False,
+    pageable: bool = False,
+    after: int = 20,
+    kernel: str = "gemm",
 ) -> Diagnosis:
     """So many reads a step, each behind so many kernels; together they last 30 ms.
 
@@ -730,8 +719,8 @@ def _reads(
                     job.compute(rank, 2 * US)
         job.collective((0, 1), 100 * US)
     count = "void at_cuda_detail::cub::DeviceReduceSingleTileKernel<NonZeroOp<bool>>"
-    names = ("gemm", "ncclDevKernel", "Memcpy", count, "Memcpy DtoH (Device -> Pageable)")
-    traces = [replace(trace, names=names) for trace in _with_waits(job, waits)]
+    names = (kernel, "ncclDevKernel", "Memcpy", count, "Memcpy DtoH (Device -> Pageable)")
+    traces = [replace(trace, names=names) for trace in with_waits(job, waits)]
     found, _ = diagnose(analyse(traces), Facts(), steps=STEPS)
     return found
 
@@ -743,6 +732,15 @@ def test_a_few_reads_a_step_are_usual() -> None:
     assert not [c for c in _reads(20, 40).causes if c.certain]
     (cause,) = _reads(20, 2, after=0).causes
     assert (cause.cause, cause.ranks, cause.certain) == ("blocking_sync", (), True)
+
+
+def test_a_gpu_that_waits_for_no_reads_may_have_a_lower_clock() -> None:
+    """It then computes all the time: 30 ms of kernels last up to 5 ms longer at its power cap. What
+    moves data lasts as long as before."""
+    (products,) = _reads(20, 2, after=20).causes
+    (copies,) = _reads(20, 2, after=20, kernel="at::native::copy").causes
+    assert products.cost.value < copies.cost.value - 2
+    assert products.cost.low == 0 < copies.cost.low
 
 
 def _reads_in_layers(layer: int, *, rest_us: int = 250, loss: bool = False) -> Diagnosis:
@@ -776,8 +774,10 @@ def _reads_in_layers(layer: int, *, rest_us: int = 250, loss: bool = False) -> D
             if loss:
                 read(rank, 4)
         job.collective((0, 1), 100 * US)
-    names = ("gemm", "ncclDevKernel", "Memcpy DtoH", "mean", "loss", *map("f{}".format, range(12)))
-    traces = [replace(trace, names=names) for trace in _with_waits(job, waits)]
+    # Kernels that move data: the clock of the GPU changes none of them.
+    moves = ("at::native::copy", "ncclDevKernel", "Memcpy DtoH", "mean", "loss")
+    names = (*moves, *map("f{}".format, range(12)))
+    traces = [replace(trace, names=names) for trace in with_waits(job, waits)]
     found, _ = diagnose(analyse(traces), Facts(), steps=STEPS)
     return found
 
@@ -824,7 +824,7 @@ def test_no_host_waits_for_a_copy_inside_its_gpu(name: str, waits: bool) -> None
                 job.rows[rank][-1].kind, job.rows[rank][-1].name = Kind.COPY, 2
         job.collective((0, 1), 100 * US)
     traces = []
-    for trace in _with_waits(job, [[], []]):
+    for trace in with_waits(job, [[], []]):
         assert trace.calls is not None
         copies = trace.columns.kind == Kind.COPY
         end = trace.calls.end_ns.copy()
@@ -888,7 +888,7 @@ def _with_barriers(
             _block(job, 10)
         job.collective((0, 1), 100 * US)
     fill = "vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>"
-    traces = [replace(t, names=(*t.names, fill)) for t in _with_waits(job, waits)]
+    traces = [replace(t, names=(*t.names, fill)) for t in with_waits(job, waits)]
     return diagnose(analyse(traces), Facts(), steps=STEPS)[0]
 
 
@@ -943,7 +943,7 @@ def test_who_waits_before_an_exchange_and_copied_nothing_reads_no_sizes(copies: 
             _wait(job, waits)
             job.collective((0, 1), 5 * US, op=Op.SEND_RECV)
         job.collective((0, 1), 100 * US)
-    found, _ = diagnose(analyse(_with_waits(job, waits)), Facts(), steps=STEPS)
+    found, _ = diagnose(analyse(with_waits(job, waits)), Facts(), steps=STEPS)
     assert [(c.cause, c.ranks) for c in found.causes] == [("blocking_sync", ())] * (not copies)
     if not copies:
         assert found.causes[0].evidence.count == pytest.approx(6, abs=0.5)
@@ -1023,7 +1023,7 @@ def _read_at_the_end(host_work: int, longer: int) -> Timeline:
             end = job.rows[rank][-1].end
             waits[rank].append((job.host[rank] + 5 * US, end))
             job.host[rank] = end
-    return analyse(_with_waits(job, waits))
+    return analyse(with_waits(job, waits))
 
 
 def test_hosts_of_another_start_may_be_the_limit_where_kernels_take_less() -> None:

@@ -183,7 +183,7 @@ def _blocking(
         "blocking_sync", tuple(job.rows.ranks[t] for t in traces), "calls",
         Evidence("blocking_calls", name=name, count=count, usual=float(kept > 0)),
         changes=(Change(waits=waits, duration=duration, host_ns=host),),
-        counted=count >= MIN_SMALL_CALLS, certain=avoidable,
+        counted=count >= MIN_SMALL_CALLS, certain=avoidable, at_power_cap=True,
         surely=not avoidable and not of_layers,
     )  # fmt: skip
 
