@@ -171,6 +171,11 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
         f"The host waits in {figure(e.count)} barriers a step. They carry no data, and take "
         f"{ms(e.ms)} ms on the GPU."
     ),
+    "objects": lambda _, e: (
+        f"The host sends or receives Python objects in {figure(e.count)} collectives a step, as "
+        f"all_gather_object does: sizes, then bytes. It reads both from its GPU, and spends "
+        f"{ms(e.ms)} ms on them."
+    ),
     "small_calls": lambda _, e: (
         f"A step makes {figure(e.count)} small {e.name} calls one after the other. Meanwhile the "
         f"host waits for its GPU about {e.usual:.0f} times."
@@ -233,6 +238,10 @@ _REMEDIES = {
         "static_graph=True if the unused ones are the same in every step."
     ),
     "barriers": "Remove the barriers: collectives wait for each other without them.",
+    "objects": (
+        "Send tensors whose sizes all ranks know, or all objects in one call, or send them less "
+        "often."
+    ),
     "nan_checks": "Turn off torch.autograd.set_detect_anomaly and TORCH_DISTRIBUTED_DEBUG.",
 }
 """By what the recording shows, where the cause alone is too little."""

@@ -19,6 +19,7 @@ from collscope.timeline.step_causes.collectives import Facts, pipeline_bubble, s
 from collscope.timeline.step_causes.hosts import common_stalls, late_hosts, unused_parameters
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.marks import marks_of
+from collscope.timeline.step_causes.objects import objects
 from collscope.timeline.step_causes.periodic import long_steps, recurrence
 from collscope.timeline.step_causes.polls import find_polls, polling_waits
 from collscope.timeline.step_causes.records import (
@@ -125,7 +126,7 @@ def _search(
 def _candidates(job: Job, facts: Facts) -> Iterator[Candidate]:
     # Of those that cost the same the first is named: a host that waits is not just late.
     for find in (
-        polling_waits, barriers, late_hosts, common_stalls, extra_work, longer_kernels,
+        polling_waits, barriers, objects, late_hosts, common_stalls, extra_work, longer_kernels,
         blocking_calls, blocking_launches, small_calls, slow_copies, pipeline_bubble,
         unused_parameters,
     ):  # fmt: skip

@@ -14,7 +14,7 @@ class Evidence(msgspec.Struct, frozen=True):
     """What the recording shows, as codes and values; `reports` turns it into a sentence.
 
     kind    extra_kernels, longer_kernels, taken, host_gaps, pauses, unused_parameters,
-            blocking_calls, barriers, small_calls, setting, transport, crowded, copies,
+            blocking_calls, barriers, objects, small_calls, setting, transport, crowded, copies,
             exposed_calls, idle_stage, long_steps
     name    of a kernel, call, setting, or kind of copy
     count   a step, of what is counted; of long_steps and pauses: steps, of `usual` recorded ones
