@@ -89,24 +89,29 @@ def _bounded(clocks: Clocks, clock: Ints, rows: Rows, calls: Calls) -> Clocks:
 
     clock  (traces,) number of each trace's clock
     """
-    found, left = clocks, _early(clocks, clock, rows, calls)
+    found, (left, before) = clocks, _early(clocks, clock, rows, calls)
+    impossible = before
     for _ in range(CLOCK_ROUNDS):
         if not left.any():
-            return found
+            break
         offset = found.offset - left[clock]
         # Against the first trace of each component, as before.
         _, first, of_trace = np.unique(clocks.component, return_index=True, return_inverse=True)
         offset -= offset[first][of_trace]
         found = msgspec.structs.replace(found, offset=offset)
-        left = _early(found, clock, rows, calls)
-    return clocks if left.any() else found
+        left, impossible = _early(found, clock, rows, calls)
+    return clocks if left.any() or impossible > before else found
 
 
-def _early(clocks: Clocks, clock: Ints, rows: Rows, calls: Calls) -> Ints:
-    """(clocks,) ns by which ranks leave calls too early, at most the error of the clocks."""
+def _early(clocks: Clocks, clock: Ints, rows: Rows, calls: Calls) -> tuple[Ints, int]:
+    """(clocks,) ns by which ranks leave calls too early that they wait in.
+
+    And the number of those that leave a synchronising call too early by more than the error of the
+    clocks: there something else is wrong.
+    """
     found = np.zeros(int(clock.max(initial=-1)) + 1, dtype=np.int64)
     if not len(calls):
-        return found
+        return found, 0
     call, first = calls.call_of_part, calls.offsets[:-1]
     start = clocks.align(rows.start[calls.row], calls.trace)
     end = clocks.align(rows.end[calls.row], calls.trace)
@@ -118,25 +123,31 @@ def _early(clocks: Clocks, clock: Ints, rows: Rows, calls: Calls) -> Ints:
         clock[calls.trace] != clock[calls.trace[latest]][call]
     )
     known &= (calls.seen == calls.nranks)[call] & ~calls.mismatched[call]
-    synchronising = np.array([c.op.synchronises for c in calls.classes])[calls.class_]
-    waits = synchronising[call] | _receives(calls, start - arrival, end - arrival, error)
-    early = known & waits & (end < arrival) & (arrival - end <= error)
-    np.maximum.at(found, clock[calls.trace[early]], (arrival - end)[early])
-    return found
+    synchronising = np.array([c.op.synchronises for c in calls.classes])[calls.class_][call]
+    within = synchronising & (arrival - end <= error)
+    early = known & (end < arrival)
+    moved = early & (within | _receives(calls, start - arrival, end - arrival, error))
+    np.maximum.at(found, clock[calls.trace[moved]], (arrival - end)[moved])
+    return found, int((early & synchronising & ~within).sum())
 
 
 def _receives(calls: Calls, came: Ints, left: Ints, error: Floats) -> Bools:
     """(parts,) ranks that wait for the last one, as far as their calls of one class show.
 
     Such a rank comes long before the last one, and leaves with it, again and again. A root leaves
-    at once.
+    at once. Of two ranks, a receiver waits for nobody else: the moment at which it leaves is that
+    of its root, even where the estimate of the clocks puts it elsewhere, by the same in all calls.
 
     came, left  (parts,) ns after the last rank's arrival
     error       (parts,) ns of the clocks
     """
     ahead = -came > MIN_WAIT_TO_ERROR * error
-    with_it = ahead & (np.abs(left) <= error)
     key = calls.class_[calls.call_of_part] * (int(calls.trace.max()) + 1) + calls.trace
+    least, most = np.full(int(key.max()) + 1, np.inf), np.full(int(key.max()) + 1, -np.inf)
+    np.minimum.at(least, key[ahead], left[ahead])
+    np.maximum.at(most, key[ahead], left[ahead])
+    alike = (calls.nranks == 2)[calls.call_of_part] & ((most - least)[key] <= error)
+    with_it = ahead & (np.abs(left) <= np.where(alike, -came / MIN_WAIT_TO_ERROR, error))
     often, together = (np.bincount(key, weights=w) for w in (ahead, with_it))
     found: Bools = with_it & (together == often)[key] & (together >= MIN_RECEIVED)[key]
     return found

@@ -15,8 +15,8 @@ little."""
 
 MIN_WAIT_TO_ERROR = 10.0
 """A rank that comes before the last one by so many errors of the clocks, and leaves with it, waited
-for it. Source: a rank that leaves at any moment does so within an error of that one time in five
-at most."""
+for it. Of two ranks, it leaves within such a part of its wait. Source: a rank that leaves at any
+moment does so one time in five at most."""
 
 MIN_RECEIVED = 2
 """Calls of one class in which it does so, and none in which it leaves at another moment. Source: a

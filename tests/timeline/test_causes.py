@@ -28,8 +28,9 @@ from collscope.timeline.step_causes.diagnose import diagnose
 from collscope.timeline.step_causes.hosts import late_hosts
 from collscope.timeline.step_causes.job import Job as RecordedCauses
 from collscope.timeline.step_causes.one_step import drawn, one_step
-from collscope.timeline.step_causes.records import Diagnosis
+from collscope.timeline.step_causes.records import Cause, Diagnosis
 from collscope.timeline.step_causes.waits import families
+from collscope.timeline.step_causes.work import extra_work
 
 RECORDED = ROOT / "benchmarks" / "recordings" / "causes"
 PAIRED = ROOT / "benchmarks" / "recordings" / "causes_paired"
@@ -119,6 +120,68 @@ def test_extra_kernels_of_every_step_stand_out_above_a_hundredth_of_it() -> None
     assert (cause.cause, cause.ranks, cause.certain) == ("extra_work", (1,), False)
     assert cause.cost.value == pytest.approx(0.082, rel=0.1)
     assert _diagnosis(_job(extra=1, extra_ns=25 * US)).causes == ()
+
+
+def _beside(*, held_us: int = 0, longer_us: int = 0, others_us: int = 0) -> Timeline:
+    """Equal layers on two ranks; rank 1 runs a kernel of 150 us more beside each of five layers.
+
+    held_us    layers of rank 1 begin so much later than they could
+    longer_us  layers beside an extra kernel last so much longer
+    others_us  layers of rank 1 with nothing beside them last so much longer
+    """
+    job = Job(2)
+    for _ in range(STEPS):
+        for layer in range(LAYERS):
+            for rank in (0, 1):
+                beside = rank == 1 and layer < 5
+                more = longer_us * beside + others_us * (rank == 1 and not beside)
+                if beside:
+                    start, launch = job.compute_free[1] + 3 * US, job.host[1] + 2 * US
+                    job.rows[1].append(Row(Kind.KERNEL, 2, 7, start, start + 150 * US, launch))
+                job.compute(rank, (200 + more) * US, (2 + held_us * beside) * US)
+        job.collective((0, 1), 100 * US)
+    return analyse(job.traces())
+
+
+def _causes_beside(**more: int) -> tuple[Cause, ...]:
+    return diagnose(_beside(**more), Facts(), steps=STEPS)[0].causes
+
+
+def test_extra_kernels_of_another_stream_hold_kernels_up() -> None:
+    """They take all multiprocessors, so the layers begin when they are done."""
+    (cause,) = _causes_beside(held_us=150)
+    assert (cause.cause, cause.ranks, cause.certain) == ("extra_work", (1,), True)
+    assert cause.cost.value == pytest.approx(5 * 0.152, rel=0.05)
+
+
+def test_extra_kernels_of_another_stream_make_kernels_longer() -> None:
+    (cause,) = _causes_beside(longer_us=80)
+    assert (cause.cause, cause.ranks, cause.certain) == ("extra_work", (1,), True)
+    assert cause.cost.value == pytest.approx(5 * 0.080, rel=0.05)
+
+
+def test_extra_kernels_of_another_stream_may_cost_nothing() -> None:
+    assert _causes_beside() == ()
+
+
+@pytest.mark.parametrize(
+    ("longer", "others", "least"),
+    [(400, 0, 450 / 600), (80, 0, 200 / 280), (0, 80, 1), (0, 0, 1), (-80, 0, 1)],
+)
+def test_without_extra_kernels_others_are_shorter_by_what_these_last_at_most(
+    longer: int, others: int, least: float
+) -> None:
+    """And by what they last longer than on the other rank. Others than those beside them stay."""
+    timeline = _beside(longer_us=longer, others_us=others)
+    job = RecordedCauses(timeline.recorded(STEPS, uneven=True), timeline.host)
+    (found,) = (c for c in extra_work(job) if c.ranks == (1,))
+    scale = found.changes[0].duration
+    assert scale is not None
+    assert found.changes[0].prompt is not None
+    layers = (job.rows.name == 0) & (job.step_of_row > 0)  # the first step lacks a row
+    assert scale[layers].min() == pytest.approx(least, rel=1e-3)
+    assert (scale[layers] < 1).sum() in (0, 5 * (job.count - 1))
+    assert not found.changes[0].prompt.any()
 
 
 def _in_some(

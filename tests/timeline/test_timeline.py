@@ -20,7 +20,7 @@ from trace_builder import COMM, US, Job, Row, nested_job, steady_job
 from collscope.model import Datatype, Op
 from collscope.model.trace import Kind, TraceCollective, TraceColumns, TraceFile
 from collscope.timeline.analyse import Timeline, analyse
-from collscope.timeline.clocks import CallEnds
+from collscope.timeline.clocks import CallEnds, Clocks
 from collscope.timeline.contradictions import contradictions
 from collscope.timeline.overlap import covered, union
 from collscope.timeline.steps import find_period
@@ -292,6 +292,50 @@ def test_no_receiver_leaves_before_its_root_comes() -> None:
 def test_ranks_that_leave_at_other_moments_too_wait_for_no_root() -> None:
     offset = analyse(late_leaver(left=MS).traces()).clocks.offset
     assert offset.tolist() == [0, pytest.approx(10 * US, abs=100)]
+
+
+def _off_clock(
+    ranks: int = 2, *, ring: int = 50 * US, late: int = 15 * US, left: int = 0
+) -> Clocks:
+    """Rank 1 leaves each ring later than the others. It receives Broadcasts, 2 ms before its root.
+
+    ring  ns of a ring's transfer, once rank 1 has come, as the last one
+    late  ns by which it leaves it later
+    left  ns by which it leaves each Broadcast sooner than its root comes; -1: at any moment
+    """
+    job = Job(ranks, jitter_ns=0)
+    for k in range(24):
+        if k % 4 == 0:
+            job.compute(0, 2 * MS)
+            job.collective(tuple(range(ranks)), US, op=Op.BROADCAST, count=4)
+            job.rows[1][-1].end -= k * US if left < 0 else left
+        for r in range(ranks):
+            job.compute(r, (100 + 20 * (r == 1)) * US)
+        job.collective(tuple(range(ranks)), ring)
+        job.rows[1][-1].end += late
+    return analyse(job.traces()).clocks
+
+
+def test_of_two_ranks_a_receiver_shows_its_roots_clock() -> None:
+    """It leaves 14 us before its root by the ends of the rings, and these agree better."""
+    found = _off_clock()
+    assert 2 * found.error.max() < 14 * US
+    assert found.offset.tolist() == [0, pytest.approx(US, abs=100)]
+
+
+def test_of_three_ranks_a_receiver_may_wait_for_another_one() -> None:
+    assert _off_clock(3).offset[1] == pytest.approx(15 * US, abs=100)
+
+
+def test_a_receiver_that_leaves_at_other_moments_shows_no_clock() -> None:
+    assert _off_clock(left=-1).offset.tolist() == [0, pytest.approx(15 * US, abs=100)]
+
+
+def test_a_receiver_shows_no_clock_by_which_ranks_leave_rings_too_early() -> None:
+    """Rank 0 would leave a ring of 5 us 10 us before rank 1 comes; one of 50 us it may leave."""
+    assert _off_clock(ring=5 * US, late=0, left=16 * US).offset.tolist() == [0, 0]
+    moved = _off_clock(ring=50 * US, late=0, left=16 * US).offset
+    assert moved.tolist() == [0, pytest.approx(-15 * US, abs=100)]
 
 
 def test_ranks_of_one_host_share_a_clock() -> None:

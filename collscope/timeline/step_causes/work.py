@@ -9,6 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
+from collscope.model.trace import Kind
+from collscope.timeline.graph import FIRST
+from collscope.timeline.overlap import covered, union
 from collscope.timeline.queued_idle import queued_idle
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Candidate, Change, Evidence
@@ -68,14 +71,75 @@ def extra_work(job: Job) -> Iterator[Candidate]:
         inside = (job.rows.name == name) & np.isin(job.step_of_row, steps)
         count = [float((inside & (job.rows.trace == t)).sum()) / len(steps) for t in (trace, other)]
         every = bool(some) or _every_step(job, more)
+        added = len(less) < MAX_REPLACED * len(more)
+        beside = more if added else more[:0]
+        late = _held_up(job, trace, beside)
         yield Candidate(
             "periodic" if some else "extra_work", (job.rows.ranks[trace],), "kernels",
             Evidence("extra_kernels", job.rows.names[name] if name >= 0 else "", count=count[0],
                      usual=count[1], ms=(ours - theirs) / len(steps) / 1e6,
                      detail=_which(job, some)),
-            changes=(Change(duration=scale, host_ns=host, waits=waits),), counted=True, some=some,
-            exact=len(less) < MAX_REPLACED * len(more) and every,
+            changes=tuple(
+                Change(
+                    duration=scale * _beside_extra(job, trace, other, beside, alone),
+                    host_ns=host, waits=waits, prompt=late,
+                )
+                for alone, _ in job.contention
+            ),
+            counted=True, some=some, exact=added and every,
         )  # fmt: skip
+
+
+def _held_up(job: Job, trace: int, more: Ints) -> Bools:
+    """(rows,) kernels that wait for no known cause while extra kernels of other streams run.
+
+    A kernel whose blocks take all multiprocessors holds up those of other streams until it is done.
+    """
+    found = np.zeros(len(job.rows), dtype=bool)
+    for rows, extra in _with_other_streams(job, trace, more):
+        start = job.rows.start[rows]
+        waited = job.graph.unexplained_ns[:, job.graph.start_node[rows] - FIRST].max(axis=0)
+        held = covered(*extra, start) - covered(*extra, start - waited)
+        found[rows] = held > MIN_REGULAR * waited
+    return found
+
+
+def _beside_extra(job: Job, trace: int, other: int, more: Ints, alone: Floats) -> Floats:
+    """(rows,) what a rank's kernels would take of their time without extra kernels beside them.
+
+    As long as on the other rank. But a kernel gets on for all the time in which nothing extra is
+    beside it, and needs that time at least.
+
+    alone  (rows,) ns of each with nothing beside it, by one reading
+    """
+    own, partner = _pairs(job, trace, other)
+    there = np.zeros(len(job.rows))
+    there[own] = alone[partner]
+    scale = np.ones(len(job.rows))
+    for rows, extra in _with_other_streams(job, trace, more):
+        paired = rows[there[rows] > 0]
+        start, end = job.rows.start[paired], job.rows.end[paired]
+        least = 1 - (covered(*extra, end) - covered(*extra, start)) / np.maximum(end - start, 1)
+        as_there = there[paired] / np.maximum(alone[paired], 1)
+        scale[paired] = np.clip(as_there, least, 1)
+    return scale
+
+
+def _with_other_streams(
+    job: Job, trace: int, more: Ints
+) -> Iterator[tuple[Ints, tuple[Ints, Ints]]]:
+    """Kernels of each stream of a rank that are not extra ones, and when extra kernels of its other
+    streams run: their starts and ends."""
+    extra = np.zeros(len(job.rows), dtype=bool)
+    extra[more] = job.compute[more]
+    own = np.arange(len(job.rows))[job.rows.of(trace)]
+    for stream in np.unique(job.rows.stream[own]).tolist():
+        on_stream = job.rows.stream[own] == stream
+        usual = own[on_stream & ~extra[own] & (job.rows.kind[own] == Kind.KERNEL)]
+        others = own[~on_stream & extra[own]]
+        others = others[np.argsort(job.rows.start[others], kind="stable")]
+        if len(usual) and len(others):
+            yield usual, union(job.rows.start[others], job.rows.end[others])
 
 
 def _every_step(job: Job, rows: Ints) -> bool:
