@@ -503,15 +503,20 @@ def test_a_pause_of_every_step_is_named_though_steps_scatter() -> None:
     assert found.causes == ()
 
 
-def _asking(transfers: tuple[int, ...]) -> Job:
-    """After each collective hosts ask once a millisecond whether it is done."""
+def _asking(transfers: tuple[int, ...], *, gradients: bool = False) -> Job:
+    """After each collective hosts ask once a millisecond whether it is done.
+
+    gradients  before each stands an AllReduce of 0.3 ms that no host asks for
+    """
     job = Job(2, host_work=20 * US)
     for _ in range(STEPS):
         for transfer in transfers:
+            if gradients:
+                job.collective((0, 1), 300 * US, blocking=False)
             for rank in range(2):
                 for _ in range(LAYERS):
                     job.compute(rank, 18 * US)
-            job.collective((0, 1), transfer)
+            job.collective((0, 1), transfer, op=Op.ALL_GATHER if gradients else Op.ALL_REDUCE)
             for rank in range(2):
                 call = job.rows[rank][-1]
                 asked = -(-(call.end - call.launch) // MS)
@@ -528,6 +533,33 @@ def test_hosts_that_never_go_on_before_a_collective_ends_wait_for_it() -> None:
     # By chance, too, no host goes on before the end of calls that are shorter than its pauses.
     causes = _diagnosis(_asking((200 * US,) * 6)).causes
     assert "blocking_sync" not in {c.cause for c in causes}
+
+
+def test_hosts_may_wait_for_the_exchanges_of_a_model_alone() -> None:
+    """They go on before sums of gradients end, which DistributedDataParallel does not ask for."""
+    transfers = tuple(200 * US + k * 500 * US for k in range(6))
+    (cause,) = _diagnosis(_asking(transfers, gradients=True)).causes
+    assert (cause.cause, cause.ranks, cause.evidence.name) == ("blocking_sync", (), "POLL")
+    assert cause.evidence.count == pytest.approx(6, abs=0.5)
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_host_that_may_ask_for_its_own_calls_is_no_certain_late_one(asks: bool) -> None:
+    """Calls of 2.5 ms, and pauses of 5 ms behind them: hosts may ask, or do something else.
+
+    Where they go on at once behind a call of that kind, they do something else.
+    """
+    job = Job(2, host_work=20 * US)
+    for _ in range(STEPS):
+        for number in range(3):
+            for rank in range(2):
+                for _ in range(LAYERS):
+                    job.compute(rank, 18 * US)
+            job.collective((0, 1), 2_500 * US)
+            for rank in range(2) if asks or number else ():
+                job.host[rank] = job.rows[rank][-1].launch + 5 * MS
+    (cause,) = _diagnosis(job).causes
+    assert (cause.cause, cause.ranks, cause.certain) == ("late_host", (), not asks)
 
 
 def _asking_for_a_slow_host(host_work: int, *, asks: bool = True) -> Job:

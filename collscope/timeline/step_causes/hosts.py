@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from collscope.model import Datatype, Op
 from collscope.model.trace import Ints, Kind
 from collscope.timeline.step_causes.job import Job
+from collscope.timeline.step_causes.polls import may_be_asked_for
 from collscope.timeline.step_causes.records import Candidate, Change, Evidence
 from collscope.timeline.step_causes.tolerances import (
     GRADIENT_NS,
@@ -50,6 +51,7 @@ def late_hosts(job: Job) -> Iterator[Candidate]:
                 "late_host", (job.rows.ranks[trace],), "launch",
                 replace(gaps(job, stalls), detail=str(job.rows.ranks[other])),
                 changes=(Change(host_ns=stalls),), recorded=True, at_power_cap=True,
+                certain=not may_be_asked_for(job, stalls),
                 irregular=_irregular(job, trace, stalls), exact=_every_step(job, stalls),
             )  # fmt: skip
 
@@ -180,7 +182,7 @@ def common_stalls(job: Job) -> Iterator[Candidate]:
     yield Candidate(
         "late_host", (), "launch", gaps(job, found, len(job.traces)),
         changes=(Change(host_ns=found),), recorded=True, at_power_cap=True,
-        exact=_every_step(job, found),
+        certain=not may_be_asked_for(job, found), exact=_every_step(job, found),
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from collscope.timeline.step_causes.records import Candidate, Change, Evidence, 
 from collscope.timeline.step_causes.tolerances import (
     AWAKE_NS,
     MIN_BY_CHANCE,
+    MIN_REGULAR,
     MIN_TO_CHANCE,
     MIN_WAITS,
 )
@@ -24,7 +25,7 @@ def find_polls(job: Job) -> Polls | None:
 
     Hosts go on when a collective is done, again and again. By chance an interval between two
     launches ends so soon after a collective's end as often as such moments fill the step. Or hosts
-    ask seldom, but never go on before it is done.
+    ask seldom, but never go on before it is done, or one of some operation.
     """
     if not job.traces:
         return None
@@ -32,8 +33,11 @@ def find_polls(job: Job) -> Polls | None:
     if all(len(of) for _, of in soon):
         since, until = (np.concatenate(rows) for rows in zip(*soon, strict=True))
         return Polls(since, until)
-    calls = _never_before(job)
-    return Polls(calls, calls) if len(calls) else None
+    found = [calls for calls, expected in _never_before(job) if expected >= MIN_BY_CHANCE]
+    if not found:
+        return None
+    calls = np.unique(np.concatenate(found))
+    return Polls(calls, calls)
 
 
 def polling_waits(job: Job) -> Iterator[Candidate]:
@@ -108,26 +112,62 @@ def _soon_after(job: Job, trace: int) -> tuple[Ints, Ints]:
     return (before[near], calls[place[near]]) if often else (none, none)
 
 
-def _never_before(job: Job) -> Ints:
-    """Collectives of all ranks, if no host launches anything before the end of its own.
+def may_be_asked_for(job: Job, lost: Floats) -> bool:
+    """Whether hosts lose most of that time right behind calls of their own that end meanwhile,
+    twice a step or more, and no host of the job goes on before such a call ends.
 
-    By chance some would: where an interval is shorter than another collective takes to end. A rank
+    They may ask until these are done: few calls, or equal ones, do not show whether they do.
+
+    lost  (rows,) ns of the host before each row's launch
+    """
+    behind = np.zeros(len(job.rows), dtype=bool)
+    awaited = [calls for calls, _ in _never_before(job)]
+    if not awaited:
+        return False
+    behind[np.concatenate(awaited)] = True
+    held = np.zeros(len(job.rows), dtype=bool)
+    for trace in job.traces:
+        order = job.launched(trace)
+        held[order[1:]] = behind[order[:-1]]
+    held &= (lost > 0) & (job.step_of_row >= 0)
+    ranks = len(np.unique(job.rows.trace[held]))
+    often = held.sum() >= MIN_WAITS * job.count * max(1, ranks)
+    return bool(often and lost[held].sum() > MIN_REGULAR * lost[job.step_of_row >= 0].sum())
+
+
+def _never_before(job: Job) -> Iterator[tuple[Ints, float]]:
+    """Collectives of all ranks, if no host launches anything before the end of its own; then those
+    of each operation. And how many would by chance.
+
+    A job may wait for the exchanges of its model, and not for the sums of its gradients. By chance
+    a host would launch where an interval is shorter than another collective takes to end. A rank
     that arrives last at most calls waits for none of them, and shows little: all ranks count
     together, as they have the same settings.
     """
-    found, expected = [], 0.0
+    if job.waited_for.any():
+        return
+    call, interval = [], []
     for trace in job.traces:
         order = job.launched(trace)
-        call, after = order[:-1], order[1:]
-        interval = job.rows.launch[after] - job.rows.launch[call]
+        before, after = order[:-1], order[1:]
+        lasted = job.rows.launch[after] - job.rows.launch[before]
         # Those between which a call waits for the GPU are found by that call.
-        chosen = (job.rows.entry[call] >= 0) & (interval > 0)
-        chosen &= np.abs(job.interval[after] - interval) < 1
-        call, interval = call[chosen], interval[chosen]
-        until = job.rows.end[call] - job.rows.launch[call]
-        inside = job.step_of_row[call] >= 0
-        if not inside.any() or (interval < until)[inside].any() or job.waited_for.any():
-            return call[:0]
-        expected += float(np.searchsorted(np.sort(interval[inside]), until[inside]).mean())
-        found.append(call[interval >= until])
-    return np.concatenate(found) if expected >= MIN_BY_CHANCE else found[0][:0]
+        chosen = (job.rows.entry[before] >= 0) & (lasted > 0)
+        chosen &= np.abs(job.interval[after] - lasted) < 1
+        call.append(before[chosen])
+        interval.append(lasted[chosen])
+    calls, intervals = np.concatenate(call), np.concatenate(interval)
+    until, inside = job.rows.end[calls] - job.rows.launch[calls], job.step_of_row[calls] >= 0
+    key = job.key[calls]
+    for chosen in (
+        np.ones(len(key), dtype=bool),
+        *(key == operation for operation in np.unique(key)),
+    ):
+        counted = chosen & inside
+        if not counted.any() or (intervals < until)[counted].any():
+            continue
+        expected = 0.0
+        for trace in np.unique(job.rows.trace[calls[counted]]):
+            own = counted & (job.rows.trace[calls] == trace)
+            expected += float(np.searchsorted(np.sort(intervals[own]), until[own]).mean())
+        yield calls[chosen & (intervals >= until)], expected
