@@ -693,17 +693,18 @@ def test_two_models_in_turns_are_no_long_steps() -> None:
     assert found.causes == ()
 
 
-def _blocking_traces(kernels: int = 40, slower_ns: int = 0) -> list[TraceFile]:
+def _blocking_traces(kernels: int = 40, slower_ns: int = 0, driver_ns: int = 0) -> list[TraceFile]:
     """Each launch returns 4 us after its kernel of 100 us; then 20 us of the host's own work.
 
     slower_ns  more of the host's own work in every second step
+    driver_ns  more from each launch to its kernel
     """
     job, ends = Job(2), [[0], [0]]
     for step in range(STEPS):
         for rank in range(2):
             for _ in range(kernels):
                 launch = ends[rank][-1] + 20 * US + slower_ns * (step % 2)
-                end = launch + 106 * US
+                end = launch + 106 * US + driver_ns
                 job.rows[rank].append(Row(Kind.KERNEL, 0, COMPUTE, end - 100 * US, end, launch))
                 ends[rank].append(end + 4 * US)
             job.compute_free[rank], job.host[rank] = end, end - 2 * US
@@ -729,6 +730,22 @@ def test_what_a_host_waits_in_a_launch_is_no_cost_of_the_profiler() -> None:
     # With 0.6 to 1.0 of the host's own 20 us a launch takes 122 to 130 us, and 102 if it returns.
     assert cause.cost.low <= 40 * 0.020
     assert cause.cost.high >= 40 * 0.028
+
+
+def test_what_a_launch_takes_beside_its_kernel_may_be_the_profilers() -> None:
+    """The profiler records a launch and its kernel while the host waits in it.
+
+    Of 170 us 100 are the kernel's; with 0.4 to 0.95 of the rest a launch takes 128 to 166 us, and
+    102 if it returns at once. Kernels that move data last as long at any clock.
+    """
+    traces = [
+        replace(trace, names=("at::native::copy", *trace.names[1:]))
+        for trace in _blocking_traces(driver_ns=40 * US)
+    ]
+    found, _ = diagnose(analyse(traces), Facts(), steps=STEPS)
+    (cause,) = found.causes
+    assert (cause.cause, cause.ranks, cause.certain) == ("blocking_sync", (), True)
+    assert cause.cost.value == pytest.approx(40 * (0.026 + 0.064) / 2, rel=0.1)
 
 
 def test_launches_that_block_are_named_though_hosts_are_slow_in_some_steps() -> None:

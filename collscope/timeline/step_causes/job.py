@@ -420,6 +420,17 @@ class Job:
         longer = np.maximum(self.call_ns - self.usual_call, 0.0)
         return self.before_next(np.where(self.waited_for, longer, 0.0))
 
+    @cached_property
+    def blocked_by_gpu(self) -> Floats:
+        """(rows,) of `blocked`, the time for which the row ran.
+
+        The rest is the driver's, before the row starts and after it ends: a profiler records the
+        launch and the kernel there, and makes it longer, as it does other calls of a host.
+        """
+        longer = np.maximum(self.call_ns - self.usual_call, 0.0)
+        ran = np.minimum(longer, self.rows.end - self.rows.start)
+        return self.before_next(np.where(self.waited_for, ran, 0.0))
+
     def before_next(self, host_ns: Floats) -> Floats:
         """(rows,) what the host spends in launching a row, as time before the launch behind it."""
         found = np.zeros(len(self.rows))

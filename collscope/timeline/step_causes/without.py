@@ -50,8 +50,8 @@ class Player:
         self._paced: dict[float, Floats] = {}  # work of the hosts at each pace
         self._known: dict[tuple[bytes, Reading], Floats] = {}  # steps played, by `_key`
         # What a host waits in a launch is the GPU's time, which the profiler does not make longer.
-        rest = np.maximum(job.interval - job.blocked - job.stretched, 0.0)
-        self._fixed = self._cumulated(job.blocked + rest)
+        rest = np.maximum(job.interval - job.blocked_by_gpu - job.stretched, 0.0)
+        self._fixed = self._cumulated(job.blocked_by_gpu + rest)
         low, usual, high = host_prior(recorded)
         self.usual = usual
         self.paces: tuple[float, ...] = (usual, low, high)
@@ -175,7 +175,7 @@ class Player:
         work = self._paced[pace]
         if change.host_ns is not None:
             taken, limit = change.host_ns, self.job.stretched
-            own = taken - np.clip(taken, 0.0, self.job.blocked)
+            own = taken - np.clip(taken, 0.0, self.job.blocked_by_gpu)
             taken = taken - (1 - pace) * np.clip(own, -limit, limit)
             work = np.maximum(work - self._cumulated(taken), 0.0)
         return np.rint(work)
