@@ -6,6 +6,7 @@ import json
 import pickle
 import statistics
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from collscope.timeline.step_causes.diagnose import diagnose
 from collscope.timeline.step_causes.hosts import late_hosts
 from collscope.timeline.step_causes.job import Job as RecordedCauses
 from collscope.timeline.step_causes.one_step import drawn, one_step
-from collscope.timeline.step_causes.records import Cause, Diagnosis
+from collscope.timeline.step_causes.records import Candidate, Cause, Change, Diagnosis, Evidence
 from collscope.timeline.step_causes.waits import families
 from collscope.timeline.step_causes.work import extra_work
 
@@ -853,6 +854,32 @@ def test_a_gpu_that_waits_for_no_reads_may_have_a_lower_clock() -> None:
     (copies,) = _reads(20, 2, after=20, kernel="at::native::copy").causes
     assert products.cost.value < copies.cost.value - 2
     assert products.cost.low == 0 < copies.cost.low
+
+
+@pytest.mark.parametrize("certain", [True, False])
+def test_what_healthy_jobs_have_is_no_cause_beside_a_likely_one_that_hides_it(
+    certain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2 ms of rank 0 cost nothing while rank 1 has 20 ms more; these may be no cause."""
+    job = Job(2, host_work=20 * US)
+    for _ in range(STEPS):
+        for rank in range(2):
+            for duration in (*[150 * US] * LAYERS, (2 + 18 * rank) * MS):
+                job.compute(rank, duration)
+        job.collective((0, 1), 100 * US)
+
+    def candidates(job: RecordedCauses, _: Facts) -> Iterator[Candidate]:
+        lasted = job.rows.end - job.rows.start
+        for cause, duration in (("slow_gpu", 20 * MS), ("blocking_sync", 2 * MS)):
+            kept = np.where(lasted == duration, 0.0, 1.0)
+            yield Candidate(
+                cause, (), "kernels", Evidence("kernels"), (Change(duration=kept),),
+                certain=certain and cause == "slow_gpu", surely=cause == "blocking_sync",
+            )  # fmt: skip
+
+    monkeypatch.setattr("collscope.timeline.step_causes.diagnose._candidates", candidates)
+    found = [(c.cause, c.certain) for c in _diagnosis(job).causes]
+    assert found == [("slow_gpu", certain), ("blocking_sync", False)][: 1 + certain]
 
 
 def _reads_in_layers(layer: int, *, rest_us: int = 250, loss: bool = False) -> Diagnosis:

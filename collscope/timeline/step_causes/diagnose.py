@@ -116,7 +116,11 @@ def _search(
             cost, candidate.evidence, within_starts=shown,
         )  # fmt: skip
         found.append((cause, candidate))
-        left = [c for c in left if c is not candidate]
+        # A likely cause may cost nothing: what healthy jobs have, too, must stand out beside it.
+        left = [
+            c for c, shows in costs
+            if c is not candidate and (cause.certain or shows is not None or not c.surely)
+        ]  # fmt: skip
         if not candidate.changes:
             break
         gone = both(gone, candidate.changes[0])
