@@ -159,10 +159,7 @@ def _blocking(
         waits[nodes] = True
         duration[read], host[read] = 0.0, job.interval[read]
     count = sum(len(per_rank[t]) for t in chosen) / len(chosen) / max(1, job.count)
-    names: list[str] = []
-    for t in chosen:
-        names += [job.call_kind(*job.sync_call[n]).name for n in per_rank[t].tolist()]
-    name = max(set(names), key=names.count)
+    name = usual_call(job, np.concatenate([per_rank[t] for t in chosen]))
     # A few reads a step are usual: of the loss, the norm of the gradients, a check of their scale.
     avoidable = count >= MIN_SMALL_CALLS and not all(passes.values())
     if all(checked):
@@ -186,6 +183,12 @@ def _blocking(
         counted=count >= MIN_SMALL_CALLS, certain=avoidable, at_power_cap=True,
         surely=not avoidable and not of_layers,
     )  # fmt: skip
+
+
+def usual_call(job: Job, nodes: Ints) -> str:
+    """Kind of most of the calls that make a host wait."""
+    names = [job.call_kind(*job.sync_call[n]).name for n in nodes.tolist()]
+    return max(sorted(set(names)), key=names.count)
 
 
 def _reads_of_passes(job: Job, trace: int, nodes: Ints) -> bool:

@@ -18,6 +18,7 @@ from collscope.timeline.step_causes.records import Candidate, Change, Evidence
 from collscope.timeline.step_causes.tolerances import (
     MAX_OTHER_KERNELS,
     MAX_REPLACED,
+    MIN_ALIKE_COPIES,
     MIN_CAUSE_COST,
     MIN_KERNELS_OF_A_KIND,
     MIN_LONGER,
@@ -28,7 +29,12 @@ from collscope.timeline.step_causes.tolerances import (
     OUT_OF_CACHE_NS,
     STEADY,
 )
-from collscope.timeline.step_causes.waits import pageable_copies, sync_nodes
+from collscope.timeline.step_causes.waits import (
+    inside_steps,
+    pageable_copies,
+    sync_nodes,
+    usual_call,
+)
 from collscope.timeline.tolerances import MAX_BESIDE_ALONE, MAX_QUEUED_IDLE_NS, STARTS
 
 Floats = npt.NDArray[np.float64]
@@ -74,11 +80,17 @@ def extra_work(job: Job) -> Iterator[Candidate]:
         added = len(less) < MAX_REPLACED * len(more)
         beside = more if added else more[:0]
         late = _held_up(job, trace, beside)
+        evidence = Evidence("extra_kernels", job.rows.names[name] if name >= 0 else "",
+                            count=count[0], usual=count[1], ms=(ours - theirs) / len(steps) / 1e6,
+                            detail=_which(job, some))  # fmt: skip
+        nodes = inside_steps(job, np.flatnonzero(waits))
+        reads = not some and _only_reads(job, trace, more, nodes)
+        if reads:
+            evidence = Evidence("blocking_calls", usual_call(job, nodes),
+                                count=len(nodes) / job.count)  # fmt: skip
         yield Candidate(
-            "periodic" if some else "extra_work", (job.rows.ranks[trace],), "kernels",
-            Evidence("extra_kernels", job.rows.names[name] if name >= 0 else "", count=count[0],
-                     usual=count[1], ms=(ours - theirs) / len(steps) / 1e6,
-                     detail=_which(job, some)),
+            "periodic" if some else "blocking_sync" if reads else "extra_work",
+            (job.rows.ranks[trace],), "calls" if reads else "kernels", evidence,
             changes=tuple(
                 Change(
                     duration=scale * _beside_extra(job, trace, other, beside, alone),
@@ -86,8 +98,27 @@ def extra_work(job: Job) -> Iterator[Candidate]:
                 )
                 for alone, _ in job.contention
             ),
-            counted=True, some=some, exact=added and every,
+            counted=True, some=some, exact=added and every, at_power_cap=reads,
         )  # fmt: skip
+
+
+def _only_reads(job: Job, trace: int, more: Ints, nodes: Ints) -> bool:
+    """Whether extra rows only make values that the host waits for: each stands before such a copy,
+    and what they last is no cause by itself.
+
+    nodes  waits for extra rows
+    """
+    if job.duration[more].sum() > MIN_CAUSE_COST * job.lengths.sum():
+        return False
+    extra = set(more.tolist())
+    read = {
+        r for r in job.graph.lasted[1:, nodes].ravel().tolist() if job.rows.kind[r] == Kind.COPY
+    }
+    found, before = 0, False
+    for row in reversed(job.launched(trace).tolist()):
+        before = row in extra and (before or row in read)
+        found += before
+    return found >= MIN_ALIKE_COPIES * len(extra)
 
 
 def _held_up(job: Job, trace: int, more: Ints) -> Bools:
