@@ -227,11 +227,13 @@ def _of_some_steps(
     saved: tuple[float, float, float],
     given: float | None,
 ) -> tuple[float, float, float] | None:
-    """As `_of_all_steps`; None: what some recorded steps have does not recur.
+    """As `_of_all_steps`; None: what some recorded steps have does not recur, or is not known.
 
     A host may pause once by chance. A given step as long as one without it shows that it did; a
     longer one, by every reading, that it pauses again.
     """
+    if not job.used[list(candidate.some)].any():
+        return None
     value, least, most = _of_all_steps(job, candidate, cost, saved, given)
     if not candidate.recorded or len(candidate.some) >= MIN_RECURRENCES:
         return value, least, most
@@ -253,9 +255,9 @@ def _of_all_steps(
     saved  of the mean recorded step: the likely value, least and most
     given  mean of all steps, where it was measured; it replaces what is assumed of their part
     """
-    # What hosts do counts in these steps alone.
+    # The mean is of these steps. The others show how often work of the GPU recurs, and no more.
+    each = float(job.used.sum() / job.used[list(candidate.some)].sum())
     steps = job.used if candidate.recorded else np.ones(job.count, dtype=bool)
-    each = float(steps.sum()) / len(candidate.some)
     value, least, most = (each * ns for ns in saved)
     part, low, high = recurrence(np.array(candidate.some), int(steps.sum()))
     mean = value * part

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from math import hypot
 
 import numpy as np
 import numpy.typing as npt
@@ -197,12 +198,14 @@ def _in_steps(job: Job, rows: Ints, ns: Floats) -> Floats:
     return found
 
 
-def _some_steps(job: Job, spent: Floats) -> tuple[int, ...]:
+def _some_steps(job: Job, spent: Floats, between_gpus: Floats | float = 0.0) -> tuple[int, ...]:
     """Whole steps that have work which the others lack; empty: all have it, or it is little.
 
-    spent  (steps,) ns of that work
+    spent         (steps,) ns of that work
+    between_gpus  (steps,) ns of it that two GPUs may differ by, since the clocks of both vary
     """
-    has, lacks = spent > MIN_REGULAR * spent.max(), spent < MIN_LONGER * spent.max()
+    least = np.maximum(MIN_LONGER * spent.max(), between_gpus)
+    has, lacks = spent > MIN_REGULAR * spent.max(), spent < least
     matters = spent[has].sum() > MIN_CAUSE_COST * job.lengths.sum()
     known = matters and lacks.any() and bool((has | lacks).all())
     return tuple(np.flatnonzero(has).tolist()) if known else ()
@@ -338,7 +341,7 @@ def _longer_in_some(job: Job, trace: int, other: int) -> Candidate | None:
         more, less = _unpaired(job, trace, other), _unpaired(job, other, trace)
         theirs = _in_steps(job, partner, alone) + _in_steps(job, less, alone)
         spent = _in_steps(job, own, alone) + _in_steps(job, more, alone) - theirs
-        some = _some_steps(job, spent)
+        some = _some_steps(job, spent, hypot(STARTS, STARTS) * theirs)
         part = list(some)
         known.add(some if spent[part].sum() > MIN_LONGER * theirs[part].sum() else ())
     some = known.pop()
@@ -511,12 +514,18 @@ def _recurs(job: Job, own: Ints, partner: Ints, alone: Floats) -> bool:
 
 
 def _replaced(job: Job, trace: int, other: int, alone: Floats, some: tuple[int, ...] = ()) -> bool:
-    """Whether ranks run other kernels at the same places: libraries do for other sizes."""
-    unlike = [
-        float(alone[_unpaired(job, *pair, some)].sum()) for pair in ((trace, other), (other, trace))
-    ]
-    own, _ = _pairs(job, trace, other, some)
-    return min(unlike) > MAX_OTHER_KERNELS * float(alone[own].sum())
+    """Whether ranks run other kernels at the same places: libraries do for other sizes.
+
+    Larger sizes make the kernels longer that stay, too. A rank with more kernels than the other
+    one, and no longer ones, has extra work, whatever they run in the place of each other.
+    """
+    more, less = _unpaired(job, trace, other, some), _unpaired(job, other, trace, some)
+    own, partner = _pairs(job, trace, other, some)
+    ours, theirs = float(alone[own].sum()), float(alone[partner].sum())
+    if len(more) > len(less) and ours <= (1 + STARTS) * theirs:
+        return False
+    unlike = min(float(alone[rows].sum()) for rows in (more, less))
+    return unlike > MAX_OTHER_KERNELS * ours
 
 
 def _uneven(job: Job, own: Ints, partner: Ints, alone: Floats) -> bool:
