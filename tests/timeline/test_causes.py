@@ -558,6 +558,52 @@ def test_a_pause_at_one_place_of_every_second_step_costs_the_half(place: int) ->
     assert cause.cost.low > 0
 
 
+def _in_turns(*turns: int, place: tuple[int, int] = (0, 0), lead: int = 0) -> Diagnosis:
+    """Steps of 400 launches of 20 us; one rank's host pauses for 6 ms in each.
+
+    turns  the rank of each step; -1: none
+    place  launch of either rank that its pause is before
+    lead   launches by which rank 1 is ahead
+    """
+    job = Job(2, host_work=20 * US)
+    job.host[1] -= lead * 20 * US
+    for turn in turns:
+        for rank in range(2):
+            for launch in range(400):
+                job.host[rank] += 6 * MS * (rank == turn and launch == place[rank])
+                job.compute(rank, 5 * US)
+        job.collective((0, 1), 20 * US)
+    traces = list(map(_with_launches, job.traces()))
+    return diagnose(analyse(traces), Facts(), steps=len(turns))[0]
+
+
+@pytest.mark.parametrize("turns", [(1, 0, 1), (0, 1, 0, 1, 0, 1, 0), (0, 0, 1, 1, 0, 1, 1)])
+def test_hosts_that_pause_in_turns_are_late(turns: tuple[int, ...]) -> None:
+    """The host that pauses more often in the steps behind the first: 6 ms each time."""
+    (cause,) = _in_turns(*turns).causes  # "periodic" of one rank before
+    assert (cause.cause, cause.ranks, cause.certain) == ("late_host", (), True)
+    assert (cause.evidence.kind, cause.evidence.detail) == ("pauses_in_turns", "0, 1")
+    assert cause.evidence.ms == pytest.approx(6, rel=0.01)
+    known = turns[1:]
+    most = 6 * max(known.count(rank) for rank in range(2)) / len(known)
+    assert 0 < cause.cost.low <= most <= cause.cost.high
+
+
+def test_a_lead_that_hides_a_pause_in_turns_makes_steps_differ() -> None:
+    """Rank 1 is ahead: its one turn is hidden, and the steps of 8 ms take 14 and 8 ms."""
+    (cause,) = _in_turns(1, 0, 1, lead=600).causes  # "none" where steps that scatter hide it
+    assert (cause.cause, cause.ranks, cause.certain) == ("late_host", (), True)
+    assert cause.cost.low <= 6 / 2 <= cause.cost.high
+
+
+def test_pauses_at_two_places_or_of_some_steps_are_not_in_turns() -> None:
+    for found in (
+        _in_turns(0, 1, 0, 1, 0, 1, 0, place=(100, 200)),
+        _in_turns(0, 1, 0, -1, 0, 1, 0),
+    ):
+        assert {(c.cause, c.evidence.kind) for c in found.causes} == {("periodic", "pauses")}
+
+
 def test_a_pause_of_every_step_is_a_late_host() -> None:
     (cause,) = _paused(*range(7), place=200).causes
     assert (cause.cause, cause.ranks) == ("late_host", (1,))

@@ -85,6 +85,15 @@ def _pauses(cause: Cause, shown: Evidence) -> str:
     )
 
 
+def _pauses_in_turns(_cause: Cause, shown: Evidence) -> str:
+    after = kernel(shown.after) or "the step before"
+    return (
+        f"In each of {figure(shown.count)} steps one host took {ms(shown.ms)} ms longer than "
+        f"another rank's between launching {after} and {kernel(shown.before)}; ranks "
+        f"{shown.detail} take turns."
+    )
+
+
 def _extra(cause: Cause, shown: Evidence) -> str:
     who = f"rank {cause.ranks[0]}" if cause.ranks else "one rank"
     return (
@@ -141,6 +150,7 @@ def _slow_calls(cause: Cause, shown: Evidence) -> str:
 _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
     "host_gaps": _gaps,
     "pauses": _pauses,
+    "pauses_in_turns": _pauses_in_turns,
     "extra_kernels": _extra,
     "longer_kernels": _longer,
     "taken": _taken,

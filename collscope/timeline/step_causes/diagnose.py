@@ -157,7 +157,8 @@ def _cost(
     """
     step = float(np.median([player.base(k)[job.used].mean() for k in range(len(player.readings))]))
     # The recorded steps that lack it differ from those that have it by that.
-    noise = hypot(_error(job, 0.0 if candidate.some else player.scatter), STARTS * step)
+    scatter = 0.0 if candidate.makes_steps_differ else player.scatter
+    noise = hypot(_error(job, scatter), STARTS * step)
     least = max(MIN_CAUSE_COST, candidate.between_gpus) * step
     if not (candidate.recorded or candidate.counted or candidate.exact):
         least = max(least, player.scatter)
@@ -461,13 +462,14 @@ def _by_given(player: Player, gone: Change, pace: float, rest: float) -> list[fl
 def _scatter_of_saving(
     job: Job, player: Player, candidate: Candidate, saved: Floats, left: Floats
 ) -> float:
-    """Deviation of what single steps save; that of the rest where the mean step is known, or some
-    steps alone have it. Pauses that some have: of what these save."""
+    """Deviation of what single steps save; that of the rest where the mean step is known, some
+    steps alone have it, or ranks in turns. Pauses that some have: of what these save."""
     if candidate.some and candidate.recorded:
         has = np.isin(np.flatnonzero(job.used), candidate.some)
         return _deviation(saved[has]) * float(np.sqrt(has.mean()))
     every = _deviation(saved)
-    return min(every, _deviation(left)) if player.given or candidate.some else every
+    known = player.given or candidate.makes_steps_differ
+    return min(every, _deviation(left)) if known else every
 
 
 def _is_hidden(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
@@ -24,28 +25,42 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 
+class _Pauses(msgspec.Struct, frozen=True):
+    """What the host of one rank pauses for in some steps only."""
+
+    trace: int
+    ns: Floats  # (rows,)
+    steps: tuple[int, ...]
+    place: int  # row of the last step; as many as there are rows: where a step begins
+
+
 def late_hosts(job: Job) -> Iterator[Candidate]:
     """Ranks whose host takes far longer than another's between the same two launches."""
+    found, paused = [], []
     for trace in job.traces:
         other = job.like(trace)
-        if other is None:
-            continue
-        later = against(job, trace, other)
-        if later is None:
+        later = None if other is None else against(job, trace, other)
+        if other is None or later is None:
             continue
         # What it loses call by call the profiler may have made.
         stalls = np.where(np.abs(later) > job.stretched, later, 0.0)
-        paused = _paused_in_some(job, trace, other, stalls)
-        if paused is not None:
-            pauses, some = paused
-            yield Candidate(
-                "periodic", (job.rows.ranks[trace],), "launch",
-                replace(gaps(job, pauses), kind="pauses", detail=str(job.rows.ranks[other]),
-                        count=float(len(some)), usual=float(job.used.sum()),
-                        ms=float(pauses.sum()) / len(some) / 1e6),
-                changes=(Change(host_ns=pauses),), recorded=True, exact=True, some=some,
-            )  # fmt: skip
-            stalls = stalls - pauses
+        pauses = _paused_in_some(job, trace, other, stalls)
+        if pauses is not None:
+            paused.append((pauses, other))
+            stalls = stalls - pauses.ns
+        found.append((trace, other, stalls))
+    turns = _in_turns(job, [pauses for pauses, _ in paused])
+    if turns is not None:
+        yield turns
+    for pauses, other in paused if turns is None else ():
+        yield Candidate(
+            "periodic", (job.rows.ranks[pauses.trace],), "launch",
+            replace(gaps(job, pauses.ns), kind="pauses", detail=str(job.rows.ranks[other]),
+                    count=float(len(pauses.steps)), usual=float(job.used.sum()),
+                    ms=float(pauses.ns.sum()) / len(pauses.steps) / 1e6),
+            changes=(Change(host_ns=pauses.ns),), recorded=True, exact=True, some=pauses.steps,
+        )  # fmt: skip
+    for trace, other, stalls in found:
         if stalls.sum() > 0:
             yield Candidate(
                 "late_host", (job.rows.ranks[trace],), "launch",
@@ -56,10 +71,33 @@ def late_hosts(job: Job) -> Iterator[Candidate]:
             )  # fmt: skip
 
 
-def _paused_in_some(
-    job: Job, trace: int, other: int, stalls: Floats
-) -> tuple[Floats, tuple[int, ...]] | None:
-    """(rows,) ns of a pause that a host makes in some steps only, and these steps.
+def _in_turns(job: Job, paused: list[_Pauses]) -> Candidate | None:
+    """Hosts that pause in turns, at one place of every step; None: a step has no pause, or two."""
+    steps = sorted(step for pauses in paused for step in pauses.steps)
+    at_one = all(_at_one_place(job, paused[0], pauses) for pauses in paused)
+    if len(paused) < MIN_RECURRENCES or steps != np.flatnonzero(job.used).tolist() or not at_one:
+        return None
+    found = np.sum([pauses.ns for pauses in paused], axis=0)
+    ranks = sorted(job.rows.ranks[pauses.trace] for pauses in paused)
+    return Candidate(
+        "late_host", (), "launch",
+        replace(gaps(job, found), kind="pauses_in_turns", count=float(len(steps)),
+                ms=float(found.sum()) / len(steps) / 1e6, detail=", ".join(map(str, ranks))),
+        changes=(Change(host_ns=found),), recorded=True, at_power_cap=True, exact=True, turns=True,
+        certain=not may_be_asked_for(job, found),
+    )  # fmt: skip
+
+
+def _at_one_place(job: Job, one: _Pauses, other: _Pauses) -> bool:
+    """Whether two ranks pause before the same launch."""
+    if one.place == other.place:  # where a step begins
+        return True
+    own, partner = job.beside(one.trace, other.trace)
+    return bool((partner[own == one.place] == other.place).any())
+
+
+def _paused_in_some(job: Job, trace: int, other: int, stalls: Floats) -> _Pauses | None:
+    """Pauses of a host in some steps only.
 
     None: there is no such pause, or the host loses as much elsewhere. Where the calls of a host are
     not known, it may wait for its GPU. What interrupts a host by chance does so at any place. So a
@@ -89,7 +127,7 @@ def _paused_in_some(
         pauses = np.zeros(len(job.rows))
         pauses[rows] = stalls[rows] * more[step]
         if pauses.sum() > MIN_REGULAR * lost:
-            return pauses, tuple(np.flatnonzero(has).tolist())
+            return _Pauses(trace, pauses, tuple(np.flatnonzero(has).tolist()), at)
     return None
 
 

@@ -13,13 +13,14 @@ Bools = npt.NDArray[np.bool_]
 class Evidence(msgspec.Struct, frozen=True):
     """What the recording shows, as codes and values; `reports` turns it into a sentence.
 
-    kind    extra_kernels, longer_kernels, taken, host_gaps, pauses, unused_parameters,
-            blocking_calls, barriers, objects, small_calls, setting, transport, crowded, copies,
-            exposed_calls, idle_stage, long_steps
+    kind    extra_kernels, longer_kernels, taken, host_gaps, pauses, pauses_in_turns,
+            unused_parameters, blocking_calls, barriers, objects, small_calls, setting, transport,
+            crowded, copies, exposed_calls, idle_stage, long_steps
     name    of a kernel, call, setting, or kind of copy
     count   a step, of what is counted; of long_steps and pauses: steps, of `usual` recorded ones
-    detail  value of a setting; rank that the hosts' gaps of another are held against; number of
-            slow calls a step; of work that some steps lack: "1 of 3", those that have it
+    detail  value of a setting; ranks that take turns; rank that the hosts' gaps of another are
+            held against; number of slow calls a step; of work that some steps lack: "1 of 3",
+            those that have it
     ms      a step, what the recording shows of it: summed durations or idle time, not the cost;
             of work that some steps lack: a step that has it; so is `count`
     """
@@ -77,6 +78,13 @@ class Candidate(msgspec.Struct, frozen=True):
     at_power_cap: bool = False  # without it the GPU computes more of the time: its clock may fall
     recorded: bool = False  # of the host: it stands out as recorded, or not at all
     some: tuple[int, ...] = ()
+    # One rank has it after the other: whose lead hides it decides what single steps save.
+    turns: bool = False
+
+    @property
+    def makes_steps_differ(self) -> bool:
+        """Single steps save more or less by what it is, and not by chance."""
+        return bool(self.some) or self.turns
 
 
 class Cost(msgspec.Struct, frozen=True):
