@@ -604,6 +604,40 @@ def test_pauses_at_two_places_or_of_some_steps_are_not_in_turns() -> None:
         assert {(c.cause, c.evidence.kind) for c in found.causes} == {("periodic", "pauses")}
 
 
+def _far_ahead(given_ms: float | None, *, paused: int | None = 3) -> Diagnosis:
+    """Seven steps of 100 kernels of 80 us; hosts launch one in 60 us, and begin 40 ms ahead.
+
+    paused  step in which rank 1's host pauses for 6.5 ms; the GPU has enough to do meanwhile
+    """
+    job = Job(2, host_work=60 * US)
+    for rank in range(2):
+        job.host[rank] -= 40 * MS
+    for step in range(7):
+        for rank in range(2):
+            job.host[rank] += round(6.5 * MS) * (rank == 1 and step == paused)
+            for _ in range(100):
+                job.compute(rank, 80 * US)
+        job.collective((0, 1), 20 * US)
+    given = None if given_ms is None else given_ms * MS
+    traces = list(map(_with_launches, job.traces()))
+    return diagnose(analyse(traces), Facts(), steps=7, step_ns=given)[0]
+
+
+def test_a_given_step_shows_what_a_pause_costs_that_recorded_steps_hide() -> None:
+    """A step takes 8.22 ms. Of 6.5 ms in one of six steps 1.08 ms are the most that is seen."""
+    length = 100 * 0.082 + 0.022
+    (cause,) = _far_ahead(length + 0.8).causes
+    assert (cause.cause, cause.ranks, cause.certain) == ("periodic", (1,), False)
+    assert cause.evidence.kind == "pauses"
+    assert cause.cost.value == pytest.approx(0.8, rel=0.05)
+    assert 0 < cause.cost.low < 0.8 < cause.cost.high <= 6.5 / 6 + 0.01
+    (cause,) = _far_ahead(length + 1.2).causes
+    assert cause.cost.value == pytest.approx(6.5 / 6, rel=0.01)
+    # Two starts may differ by as much; a pause does not explain so much; there is none.
+    for given, paused in ((length * 1.03, 3), (None, 3), (length + 6, 3), (length + 0.8, None)):
+        assert [c for c in _far_ahead(given, paused=paused).causes if c.cause == "periodic"] == []
+
+
 def test_a_pause_of_every_step_is_a_late_host() -> None:
     (cause,) = _paused(*range(7), place=200).causes
     assert (cause.cause, cause.ranks) == ("late_host", (1,))

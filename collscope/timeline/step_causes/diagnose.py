@@ -105,7 +105,11 @@ def _search(
             player.base(k) if gone is NOTHING else player.left(gone, k)
             for k in range(len(player.readings))
         ]
-        costs = [(c, _cost(job, player, c, gone, bases, step_ns)) for c in left]
+        given = step_ns if gone is NOTHING else None
+        costs = [
+            (c, _cost(job, player, c, gone, bases, step_ns) or _hidden(job, player, c, given))
+            for c in left
+        ]
         standing = [(c, cost) for c, cost in costs if cost is not None]
         if not standing:
             break
@@ -219,6 +223,33 @@ def _hosts_of_another_start(
     if player.gpu_paces and candidate.where == "kernels":
         return faster, player.between_starts(without, 1 + HOST_STARTS)
     return faster, faster
+
+
+def _hidden(
+    job: Job, player: Player, candidate: Candidate, given: float | None
+) -> tuple[Cost, bool, bool] | None:
+    """What pauses cost that the recorded steps hide, as `_cost`; None: the given step shows none.
+
+    A host may be far ahead of its GPU where a trace begins, and less so at other times. The given
+    step then is longer than the recorded ones would be even with the slowest hosts of another
+    start, and by no more than the pauses last.
+
+    given  mean step without the profiler, where it was measured
+    """
+    if given is None or not (candidate.some and candidate.recorded) or job.long.any():
+        return None
+    change = candidate.changes[0]
+    slow = player.steps(NOTHING, Reading(1 + HOST_STARTS))[job.used]
+    left = [float(player.left(change, k)[job.used].mean()) for k in range(len(player.readings))]
+    each = float(_lost(job, change).sum()) / len(candidate.some)
+    most = each * recurrence(np.array(candidate.some), int(job.used.sum()))[2]
+    noise = _BETWEEN * given
+    value = given - (min(left) + max(left)) / 2
+    if given - float(slow.mean()) <= (STARTS + MIN_CAUSE_COST) * given or value - noise > most:
+        return None
+    low, high = given - max(left) - noise, given - min(left) + noise
+    value, high = min(value, most), min(high, most)
+    return Cost(value / 1e6, max(0.0, low) / 1e6, high / 1e6), False, False
 
 
 def _of_some_steps(
