@@ -996,6 +996,44 @@ def _reads(
     return found
 
 
+def _works_on_what_it_reads(pause_ns: int) -> tuple[Cause, ...]:
+    """Steps of 20 kernels of 1 ms, and four calls. Behind each, rank 1's host reads two values, and
+    then works on them for so long."""
+    job = Job(2, host_work=20 * US)
+    waits: list[list[tuple[int, int]]] = [[], []]
+    for _ in range(STEPS):
+        for _ in range(4):
+            for rank in range(2):
+                for _ in range(5):
+                    job.compute(rank, MS)
+            job.collective((0, 1), 100 * US)
+        for rank in range(2):
+            job.compute(rank, 50 * US)
+            job.rows[rank][-1].name = 3
+        for _ in range(2):
+            job.compute(1, 10 * US)
+            copy = job.rows[1][-1]
+            copy.kind, copy.name = Kind.COPY, 2
+            job.host[1] = copy.end + 4 * US
+            waits[1].append((copy.launch + 5 * US, job.host[1]))
+        job.host[1] += pause_ns
+    names = (
+        "gemm", "ncclDevKernel", "Memcpy DtoH (Device -> Pageable)",
+        "multi_tensor_apply_kernel<AdamFunctor>",
+    )  # fmt: skip
+    traces = [replace(trace, names=names) for trace in with_waits(job, waits)]
+    return diagnose(analyse(traces), Facts())[0].causes
+
+
+def test_a_host_that_works_on_what_it_reads_waits_and_pauses_for_one_cause() -> None:
+    (cause,) = _works_on_what_it_reads(30 * MS)  # "extra_work" before, and "periodic"
+    assert (cause.cause, cause.ranks) == ("blocking_sync", (1,))
+    # Without the waits alone the GPU computes in 20 of the 30 ms.
+    assert cause.cost.low <= 30 <= cause.cost.high
+    assert cause.cost.value > 20
+    assert _works_on_what_it_reads(0) == ()
+
+
 def test_a_few_reads_a_step_are_usual() -> None:
     # of the loss, the norm of the gradients, and what a GradScaler found: at most likely
     assert not [c for c in _reads(3, 40).causes if c.certain]

@@ -87,8 +87,7 @@ def _avoidable(job: Job, trace: int) -> Ints:
         return nodes
     nodes = nodes[np.argsort(job.graph.time[nodes], kind="stable")]
     exchange = np.append(0, np.cumsum(job.exchange[order]))
-    shift = int(job.graph.time[job.graph.start_node[order[0]] - FIRST] - job.rows.start[order[0]])
-    first = np.searchsorted(job.rows.launch[order], job.graph.time[nodes] - shift)
+    first = np.searchsorted(job.rows.launch[order], job.graph.time[nodes] - _shift(job, order))
     last = np.minimum(first + MAX_ROWS_BETWEEN, len(order))
     counted = np.array([bool(_COUNTS.search(name)) for name in job.rows.names] + [False])
     behind = np.zeros(len(job.rows) + 1, dtype=bool)  # the last one: no row
@@ -158,6 +157,9 @@ def _blocking(
             read = read[:0]
         waits[nodes] = True
         duration[read], host[read] = 0.0, job.interval[read]
+        if traces:
+            behind, longer = _pauses_behind(job, trace, nodes)
+            host[behind] = longer
     count = sum(len(per_rank[t]) for t in chosen) / len(chosen) / max(1, job.count)
     name = usual_call(job, np.concatenate([per_rank[t] for t in chosen]))
     # A few reads a step are usual: of the loss, the norm of the gradients, a check of their scale.
@@ -189,6 +191,28 @@ def usual_call(job: Job, nodes: Ints) -> str:
     """Kind of most of the calls that make a host wait."""
     names = [job.call_kind(*job.sync_call[n]).name for n in nodes.tolist()]
     return max(sorted(set(names)), key=names.count)
+
+
+def _pauses_behind(job: Job, trace: int, nodes: Ints) -> tuple[Ints, Floats]:
+    """Rows right behind waits for whose launch the host pauses, and how much longer it takes than
+    another's: it works on what it has read."""
+    other = job.like(trace)
+    if other is None:
+        return nodes[:0], np.empty(0)
+    order = job.launched(trace)
+    first = np.searchsorted(job.rows.launch[order], job.graph.time[nodes] - _shift(job, order))
+    own, partner = job.beside(trace, other)
+    follows = np.isin(own, order[first[first < len(order)]]) & (partner >= 0)
+    behind, there = own[follows], partner[follows]
+    alone = job.interval - job.queued
+    longer = alone[behind] - alone[there]
+    far = longer > job.stall
+    return behind[far], longer[far]
+
+
+def _shift(job: Job, rows: Ints) -> int:
+    """ns from times of rows of one trace to those of the graph."""
+    return int(job.graph.time[job.graph.start_node[rows[0]] - FIRST] - job.rows.start[rows[0]])
 
 
 def _reads_of_passes(job: Job, trace: int, nodes: Ints) -> bool:
