@@ -1296,6 +1296,24 @@ def _host_bound(pause_ns: int) -> Job:
     return job
 
 
+@pytest.mark.parametrize("read", [False, True])
+def test_small_calls_are_certain_where_hosts_wait_for_them(read: bool) -> None:
+    """40 collectives of 10 us, each with a copy: else they cost what it takes to launch them."""
+    job = Job(2, host_work=20 * US)
+    waits: list[list[tuple[int, int]]] = [[], []]
+    for _ in range(STEPS):
+        _block(job, 60)
+        for _ in range(40):
+            job.collective((0, 1), 10 * US, count=64)
+            for rank in range(2):
+                job.compute(rank, 2 * US)
+                job.rows[rank][-1].kind, job.rows[rank][-1].name = Kind.COPY, 2
+            if read:
+                _wait(job, waits)
+    found, _ = diagnose(analyse(with_waits(job, waits)), Facts(), steps=STEPS)
+    assert [(c.cause, c.certain) for c in found.causes] == [("small_calls", read)]
+
+
 def test_a_pause_after_small_calls_is_not_theirs() -> None:
     """Ten collectives of 10 us end a step, as with ZeRO; then both hosts pause for 10 ms."""
     job = Job(2, host_work=20 * US)
