@@ -366,7 +366,7 @@ def small_calls(job: Job) -> Iterator[Candidate]:
         Evidence("small_calls", job.name(last), count=count / job.count / ranks,
                  ms=spent / job.count / ranks / 1e6, usual=held / job.count / ranks),
         changes=(Change(host_ns=host, duration=duration, transfer=transfer, waits=waits),),
-        # Where no host waits for them they cost what it takes to launch them: hosts of another start
+        # If no host waits for them, they cost what it takes to launch them: in another start hosts
         # may be no limit.
         counted=True, certain=2 * held >= count,
     )  # fmt: skip
