@@ -26,12 +26,12 @@ from collscope.timeline.play import Played, Substitutions, TakenOut, play
 from collscope.timeline.step_causes import without
 from collscope.timeline.step_causes.collectives import Facts
 from collscope.timeline.step_causes.diagnose import diagnose
+from collscope.timeline.step_causes.extra_work import extra_work
 from collscope.timeline.step_causes.hosts import late_hosts
 from collscope.timeline.step_causes.job import Job as RecordedCauses
 from collscope.timeline.step_causes.one_step import drawn, one_step
+from collscope.timeline.step_causes.reads import families
 from collscope.timeline.step_causes.records import Candidate, Cause, Change, Diagnosis, Evidence
-from collscope.timeline.step_causes.waits import families
-from collscope.timeline.step_causes.work import extra_work
 
 RECORDED = ROOT / "benchmarks" / "recordings" / "causes"
 PAIRED = ROOT / "benchmarks" / "recordings" / "causes_paired"

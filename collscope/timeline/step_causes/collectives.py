@@ -20,6 +20,7 @@ from collscope.timeline.step_causes.settings import (
     number,
     slower,
 )
+from collscope.timeline.step_causes.stages import stages
 from collscope.timeline.step_causes.tolerances import (
     FAR_BELOW_REACHABLE,
     FEW_BLOCKS,
@@ -31,7 +32,6 @@ from collscope.timeline.step_causes.tolerances import (
     TREE_BUS_BANDWIDTH,
     USUAL_CHANNELS,
 )
-from collscope.timeline.step_causes.work import stages
 from collscope.timeline.tolerances import SLOWDOWN_PRIOR
 from collscope.units import format_size
 

@@ -15,9 +15,13 @@ from collscope.timeline.analyse import Timeline
 from collscope.timeline.assumptions import clock_change, least_clock
 from collscope.timeline.recorded_job import RecordedJob
 from collscope.timeline.step_causes.barriers import barriers
+from collscope.timeline.step_causes.blocking_calls import blocking_calls, blocking_launches
 from collscope.timeline.step_causes.collectives import Facts, pipeline_bubble, slow_settings
-from collscope.timeline.step_causes.hosts import common_stalls, late_hosts, unused_parameters
+from collscope.timeline.step_causes.copies import slow_copies
+from collscope.timeline.step_causes.extra_work import extra_work
+from collscope.timeline.step_causes.hosts import common_stalls, late_hosts
 from collscope.timeline.step_causes.job import Job
+from collscope.timeline.step_causes.longer_kernels import longer_kernels
 from collscope.timeline.step_causes.marks import marks_of
 from collscope.timeline.step_causes.objects import objects
 from collscope.timeline.step_causes.periodic import long_steps, recurrence
@@ -29,6 +33,7 @@ from collscope.timeline.step_causes.records import (
     Cost,
     Diagnosis,
 )
+from collscope.timeline.step_causes.small_calls import small_calls
 from collscope.timeline.step_causes.tolerances import (
     HELD,
     MIN_CAUSE_COST,
@@ -36,14 +41,8 @@ from collscope.timeline.step_causes.tolerances import (
     MIN_RECURRENCES,
     MOST_CAUSES,
 )
-from collscope.timeline.step_causes.waits import (
-    blocking_calls,
-    blocking_launches,
-    slow_copies,
-    small_calls,
-)
+from collscope.timeline.step_causes.unused_parameters import unused_parameters
 from collscope.timeline.step_causes.without import NOTHING, Player, Reading, both
-from collscope.timeline.step_causes.work import extra_work, longer_kernels
 from collscope.timeline.tolerances import HOST_STARTS, MIN_STEP_REST, STARTS, USUAL
 
 _SINGLE = NormalDist().inv_cdf(0.5 + HELD / 2)  # of one standard error

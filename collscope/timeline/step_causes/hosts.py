@@ -4,34 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
-from collscope.model import Datatype, Op
-from collscope.model.trace import Ints, Kind
 from collscope.timeline.step_causes.job import Job
+from collscope.timeline.step_causes.pauses import Pauses, at_one_place, paused_in_some
 from collscope.timeline.step_causes.polls import may_be_asked_for
-from collscope.timeline.step_causes.records import Candidate, Change, Evidence
-from collscope.timeline.step_causes.tolerances import (
-    GRADIENT_NS,
-    GRADIENTS_PER_LAUNCH,
-    MIN_RECURRENCES,
-    MIN_REGULAR,
-)
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
-
-
-class _Pauses(msgspec.Struct, frozen=True):
-    """What the host of one rank pauses for in some steps only."""
-
-    trace: int
-    ns: Floats  # (rows,)
-    steps: tuple[int, ...]
-    place: int  # row of the last step; as many as there are rows: where a step begins
+from collscope.timeline.step_causes.records import Candidate, Change, Evidence, Floats
+from collscope.timeline.step_causes.tolerances import MIN_RECURRENCES, MIN_REGULAR
 
 
 def late_hosts(job: Job) -> Iterator[Candidate]:
@@ -44,7 +24,7 @@ def late_hosts(job: Job) -> Iterator[Candidate]:
             continue
         # What it loses call by call the profiler may have made.
         stalls = np.where(np.abs(later) > job.stretched, later, 0.0)
-        pauses = _paused_in_some(job, trace, other, stalls)
+        pauses = paused_in_some(job, trace, other, stalls)
         if pauses is not None:
             paused.append((pauses, other))
             stalls = stalls - pauses.ns
@@ -71,10 +51,10 @@ def late_hosts(job: Job) -> Iterator[Candidate]:
             )  # fmt: skip
 
 
-def _in_turns(job: Job, paused: list[_Pauses]) -> Candidate | None:
+def _in_turns(job: Job, paused: list[Pauses]) -> Candidate | None:
     """Hosts that pause in turns, at one place of every step; None: a step has no pause, or two."""
     steps = sorted(step for pauses in paused for step in pauses.steps)
-    at_one = all(_at_one_place(job, paused[0], pauses) for pauses in paused)
+    at_one = all(at_one_place(job, paused[0], pauses) for pauses in paused)
     if len(paused) < MIN_RECURRENCES or steps != np.flatnonzero(job.used).tolist() or not at_one:
         return None
     found = np.sum([pauses.ns for pauses in paused], axis=0)
@@ -86,59 +66,6 @@ def _in_turns(job: Job, paused: list[_Pauses]) -> Candidate | None:
         changes=(Change(host_ns=found),), recorded=True, at_power_cap=True, exact=True, turns=True,
         certain=not may_be_asked_for(job, found),
     )  # fmt: skip
-
-
-def _at_one_place(job: Job, one: _Pauses, other: _Pauses) -> bool:
-    """Whether two ranks pause before the same launch."""
-    if one.place == other.place:  # where a step begins
-        return True
-    own, partner = job.beside(one.trace, other.trace)
-    return bool((partner[own == one.place] == other.place).any())
-
-
-def _paused_in_some(job: Job, trace: int, other: int, stalls: Floats) -> _Pauses | None:
-    """Pauses of a host in some steps only.
-
-    None: there is no such pause, or the host loses as much elsewhere. Where the calls of a host are
-    not known, it may wait for its GPU. What interrupts a host by chance does so at any place. So a
-    pause in two steps must be at one place. A pause in a single step must be where the step
-    begins: what a loop does now and then, such as loading data, is mostly between two steps.
-
-    stalls  (rows,) ns that the host takes far longer than the other one
-    """
-    if job.host[trace] is None or job.host[other] is None:
-        return None
-    own, place = job.beside_last(trace)
-    begin = len(job.rows)  # one place
-    place = np.where(_begins(job, trace)[own], begin, place)
-    known = job.used[job.step_of_row[own]]
-    own, place = own[known], place[known]
-    lost = float(np.maximum(stalls[own], 0.0).sum())
-    for at in np.unique(place[(stalls[own] > job.stall) & (place >= 0)]).tolist():
-        rows = own[(place == at) & (stalls[own] > 0)]
-        step = job.step_of_row[rows]
-        spent = np.bincount(step, stalls[rows], job.count)
-        part = MIN_REGULAR * spent.max()
-        has, lacks = spent > max(job.stall, part), job.used & (spent < min(job.stall, part))
-        recurs = has.sum() >= MIN_RECURRENCES or at == begin
-        if not recurs or not lacks.any() or not (has | lacks)[job.used].all():
-            continue
-        more = has * (1 - spent[lacks].mean() / np.maximum(spent, 1.0))
-        pauses = np.zeros(len(job.rows))
-        pauses[rows] = stalls[rows] * more[step]
-        if pauses.sum() > MIN_REGULAR * lost:
-            return _Pauses(trace, pauses, tuple(np.flatnonzero(has).tolist()), at)
-    return None
-
-
-def _begins(job: Job, trace: int) -> Bools:
-    """(rows,) those of a rank up to the first kernel of each step that computes."""
-    found = np.zeros(len(job.rows), dtype=bool)
-    for step in range(job.count):
-        rows = job.in_step(trace, step)
-        first = np.flatnonzero(job.compute[rows])[:1]
-        found[rows[: int(first.sum()) + 1]] = True
-    return found
 
 
 def _irregular(job: Job, trace: int, stalls: Floats) -> bool:
@@ -222,65 +149,6 @@ def common_stalls(job: Job) -> Iterator[Candidate]:
         changes=(Change(host_ns=found),), recorded=True, at_power_cap=True,
         certain=not may_be_asked_for(job, found), exact=_every_step(job, found),
     )  # fmt: skip
-
-
-def unused_parameters(job: Job) -> Iterator[Candidate]:
-    """What DistributedDataParallel's search for unused parameters takes every host.
-
-    After the forward pass it follows the graph of the backward pass and copies the output; in the
-    backward pass it marks each gradient; at the end it copies the marks, which are Int32, to the
-    GPU and reduces them: find_unused_parameters=True, PyTorch 2.11.
-    """
-    found, backward = np.zeros(len(job.rows)), np.zeros(len(job.rows))
-    count = job.count * max(1, len(job.traces))
-    marked = 0
-    for trace in job.traces:
-        for step in range(job.count):
-            rows = job.in_step(trace, step)
-            place = _copied_marks(job, rows)
-            clone = place is not None and _copy_before(job, rows[:place])
-            if place is None or not clone:
-                return
-            alone = rows[[clone, place, place + 1]]
-            found[alone] = job.interval[alone]
-            entry = job.rows.entries[job.rows.entry[rows[place + 1]]]
-            marked += entry.in_count or 0
-            between = rows[clone + 1 : place]
-            gradients = entry.in_count or GRADIENTS_PER_LAUNCH * len(between)
-            each = gradients * GRADIENT_NS / max(1, len(between))
-            backward[between] = np.minimum(each, job.interval[between])
-    changes = [Change(host_ns=found + part * backward) for part in (1.0, 0.0, 2.0)]
-    spent = float((found + backward)[job.step_of_row >= 0].sum())
-    yield Candidate(
-        "host_bound", (), "backward",
-        Evidence("unused_parameters", count=marked / count, ms=spent / count / 1e6),
-        changes=(changes[0],), others=tuple(changes[1:]), certain=False, exact=True, direct=True,
-    )  # fmt: skip
-
-
-def _copied_marks(job: Job, rows: Ints) -> int | None:
-    """Place of a copy to the GPU right before an AllReduce of 32-bit integers; None: there is none.
-
-    rows  of a step in the order of launches
-    """
-    kinds = (Datatype.INT32, Datatype.UINT32)  # names of kernels show the width alone
-    marks = np.array(
-        [e.op is Op.ALL_REDUCE and e.datatype in kinds for e in job.rows.entries] + [False]
-    )
-    for place in np.flatnonzero(marks[job.rows.entry[rows]]).tolist():
-        if place and _is_copy(job, int(rows[place - 1]), "htod (pinned"):
-            return int(place) - 1
-    return None
-
-
-def _copy_before(job: Job, rows: Ints) -> int:
-    """Place of the first copy on the GPU; 0: there is none behind the first row."""
-    places = [k for k in range(1, len(rows)) if _is_copy(job, int(rows[k]), "dtod")]
-    return places[0] if places else 0
-
-
-def _is_copy(job: Job, row: int, name: str) -> bool:
-    return bool(job.rows.kind[row] == Kind.COPY) and name in job.name(row).lower()
 
 
 def gaps(job: Job, later: Floats, ranks: int = 1) -> Evidence:
