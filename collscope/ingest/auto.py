@@ -31,6 +31,7 @@ LOG = "log"
 _JSON = re.compile(rb'\s*(?:\{\s*["}]|\[\s*\{\s*")')
 # Why a file is unusable for one reader, and nothing that the user could mend for that one.
 _OF_ONE_KIND = (OTHER_KIND, EMPTY, CUT, OWN, "empty_trace", "torn_last_line")
+_LOST = ("record_without_communicator", "untimed_activity", "large_value")
 _NO_OP = "op_unknown"  # a table that lacks the name of its operation
 _NOTHING = "no profile, trace, replay CSV, log, benchmark table or figures found"
 
@@ -97,8 +98,9 @@ def _ingest_kinds(into: _Destination, file: Input) -> list[Ingested]:
         if result is None:
             continue
         alone = fits is Fit.WHOLE and kind != TABLE  # the file of a table may hold figures as well
-        # Some traces match by few marks: one without content may be something else.
-        if alone and (kind != TRACE or result.status != "unusable"):
+        # Some traces match by few marks: one without content may be something else, unless it has
+        # lost it.
+        if alone and (kind != TRACE or result.status != "unusable" or result.code in _LOST):
             return [result]
         if alone:
             first = result

@@ -30,6 +30,9 @@ from collscope.units import count
 TRACE = "trace"  # what the kind of such a source is called
 _EMPTY = "the trace holds no kernel, copy or collective"
 # Its GPU work may be at the end: nothing of it is left then.
+_NO_COMMUNICATOR = (
+    "it holds {rows} of calls, and none of their communicators: the lines that name them are gone"
+)
 _CUT = "cut, or not written to its end; it holds no kernel, copy or collective"
 _LARGE = (
     "one of its values exceeds the reader's limit; the part that was read holds no kernel, copy "
@@ -132,6 +135,9 @@ def _why_empty(diagnostics: Iterable[Diagnostic]) -> tuple[str, str]:
         return "untimed_activity", _UNTIMED.format(rows=rows)
     if "large_value" in counts:
         return "large_value", _LARGE
+    if "record_without_communicator" in counts:
+        rows = count(counts["record_without_communicator"], "record", "records")
+        return "record_without_communicator", _NO_COMMUNICATOR.format(rows=rows)
     return ("truncated_trace", _CUT) if "truncated_trace" in counts else ("empty_trace", _EMPTY)
 
 

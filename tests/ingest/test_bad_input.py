@@ -264,3 +264,15 @@ def test_half_of_a_character_keeps_no_file_out(
     done = collscope("ingest", "auto", log, tmp_path / "b.json", "--db", db_path)
     assert done.code == 0
     assert collscope("report", "--db", db_path).code == 0
+
+
+@pytest.mark.parametrize("kind", ["trace", "auto"])
+def test_records_that_lost_their_communicators_are_no_figures(
+    samples: Path, tmp_path: Path, kind: str
+) -> None:
+    """Every second line is gone: both headers, and one call of three."""
+    lines = (samples / "recorders" / "synthetic.inspector-v4.3.log").read_text().splitlines()
+    (tmp_path / "half.log").write_text("\n".join(lines[1::2]) + "\n")
+    done = collscope("ingest", kind, tmp_path / "half.log", "--db", tmp_path / "t.db")
+    assert done.code == 3
+    assert "2 records of calls, and none of their communicators" in " ".join(done.err.split())
