@@ -10,7 +10,7 @@ import pytest
 from command import collscope
 from msgspec.structs import replace
 
-from collscope.reports.rendering.cause_words import kernel
+from collscope.reports.rendering.cause_words import advice, evidence, kernel
 from collscope.reports.report.answer import Finding
 from collscope.reports.verdict.answer import (
     CODES,
@@ -239,3 +239,26 @@ def test_three_causes_take_ten_lines() -> None:
 )  # fmt: skip
 def test_a_kernel_is_named_without_its_types(name: str, short: str) -> None:
     assert kernel(name) == short
+
+
+@pytest.mark.parametrize(
+    ("shown", "sentence", "remedy"),
+    [
+        (Evidence("polls", count=10), "waits 10 times a step", "TORCH_NCCL_BLOCKING_WAIT"),
+        (Evidence("blocking_launches", count=850), "850 launches", "CUDA_LAUNCH_BLOCKING"),
+        (Evidence("blocking_calls", "COPY", 2, ms=68), "2 copies to the host", "Read GPU values"),
+        (Evidence("blocking_calls", "COPY", 2, ms=68), "pauses for 68 ms", "Read GPU values"),
+    ],
+)
+def test_what_makes_hosts_wait_decides_what_to_do(
+    shown: Evidence, sentence: str, remedy: str
+) -> None:
+    cause = Cause("blocking_sync", True, (), "calls", Cost(5.0, 4.0, 6.0), shown)
+    assert sentence in evidence(cause)
+    assert remedy in advice(cause)
+
+
+def test_copies_that_a_host_does_not_pause_behind_have_no_pause() -> None:
+    shown = Evidence("blocking_calls", "STREAM_SYNC", 9)
+    cause = Cause("blocking_sync", True, (), "calls", Cost(5.0, 4.0, 6.0), shown)
+    assert "pauses" not in evidence(cause)

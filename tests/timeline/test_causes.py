@@ -687,7 +687,7 @@ def test_hosts_that_never_go_on_before_a_collective_ends_wait_for_it() -> None:
     """Six calls of 0.2 to 2.7 ms a step; without the waits a step takes as long as the GPU does."""
     transfers = tuple(200 * US + k * 500 * US for k in range(6))
     (cause,) = _diagnosis(_asking(transfers)).causes
-    assert (cause.cause, cause.ranks, cause.evidence.name) == ("blocking_sync", (), "POLL")
+    assert (cause.cause, cause.ranks, cause.evidence.kind) == ("blocking_sync", (), "polls")
     assert cause.evidence.count == pytest.approx(6, abs=0.5)
     # By chance, too, no host goes on before the end of calls that are shorter than its pauses.
     causes = _diagnosis(_asking((200 * US,) * 6)).causes
@@ -698,7 +698,7 @@ def test_hosts_may_wait_for_the_exchanges_of_a_model_alone() -> None:
     """They go on before sums of gradients end, which DistributedDataParallel does not ask for."""
     transfers = tuple(200 * US + k * 500 * US for k in range(6))
     (cause,) = _diagnosis(_asking(transfers, gradients=True)).causes
-    assert (cause.cause, cause.ranks, cause.evidence.name) == ("blocking_sync", (), "POLL")
+    assert (cause.cause, cause.ranks, cause.evidence.kind) == ("blocking_sync", (), "polls")
     assert cause.evidence.count == pytest.approx(6, abs=0.5)
 
 
@@ -748,7 +748,7 @@ def test_hosts_that_ask_wait_as_long_as_the_other_rank_lets_them() -> None:
     )
     found = _diagnosis(_asking_for_a_slow_host(100 * US), step_ns=with_it)
     (cause,) = found.causes
-    assert (cause.cause, cause.ranks, cause.evidence.name) == ("blocking_sync", (), "POLL")
+    assert (cause.cause, cause.ranks, cause.evidence.kind) == ("blocking_sync", (), "polls")
     assert cause.cost.low <= (with_it - without_it) / MS <= cause.cost.high
     # Between the end of a call and the next launch a host works, too: how long is not known.
     assert cause.cost.value == pytest.approx((with_it - without_it) / MS, rel=0.2)

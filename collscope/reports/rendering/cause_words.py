@@ -21,8 +21,7 @@ _WHERE = {
 }  # fmt: skip
 _CALLS = {
     "STREAM_SYNC": "cudaStreamSynchronize", "DEVICE_SYNC": "cudaDeviceSynchronize",
-    "EVENT_SYNC": "cudaEventSynchronize", "POLL": "waits for collectives",
-    "LAUNCH": "launches that wait for their kernel",
+    "EVENT_SYNC": "cudaEventSynchronize", "COPY": "copies to the host",
 }  # fmt: skip
 
 
@@ -171,7 +170,16 @@ _EVIDENCE: dict[str, Callable[[Cause, Evidence], str]] = {
     ),
     "blocking_calls": lambda _, e: (
         f"The host waits for its GPU in {figure(e.count)} {_CALLS.get(e.name, e.name)} a step."
+        + (f" After them it pauses for {ms(e.ms)} ms a step." if e.ms else "")
         + (" One is usual: the cost is of all but the longest." if e.usual else "")
+    ),
+    "blocking_launches": lambda _, e: (
+        f"{figure(e.count)} launches a step return only when their kernel is done, as with "
+        "CUDA_LAUNCH_BLOCKING=1."
+    ),
+    "polls": lambda _, e: (
+        f"The host waits {figure(e.count)} times a step until a collective is done, as with "
+        "TORCH_NCCL_BLOCKING_WAIT=1."
     ),
     "nan_checks": lambda _, e: (
         f"{figure(e.count)} checks for NaN a step make the host wait for its GPU: "
@@ -246,6 +254,10 @@ _REMEDIES = {
     "unused_parameters": (
         "Pass find_unused_parameters=False if every step uses all parameters, or "
         "static_graph=True if the unused ones are the same in every step."
+    ),
+    "blocking_launches": "Unset CUDA_LAUNCH_BLOCKING, and run without a debugger.",
+    "polls": (
+        "Unset TORCH_NCCL_BLOCKING_WAIT, or wait for a collective only where its result is needed."
     ),
     "barriers": "Remove the barriers: collectives wait for each other without them.",
     "objects": (

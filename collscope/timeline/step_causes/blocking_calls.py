@@ -56,7 +56,7 @@ def _blocking(
     chosen = traces or tuple(job.traces)
     checked = []
     passes = {t: reads_of_passes(job, t, per_rank[t]) for t in chosen}
-    of_layers, kept = usual, 0
+    of_layers, kept, paused = usual, 0, 0.0
     for trace in chosen:
         nodes = avoidable_waits(job, trace)
         read = what_is_read(job, trace, nodes)
@@ -76,6 +76,7 @@ def _blocking(
         if traces:
             behind, longer = _pauses_behind(job, trace, nodes)
             host[behind] = longer
+            paused += float(longer[job.step_of_row[behind] >= 0].sum())
     count = sum(len(per_rank[t]) for t in chosen) / len(chosen) / max(1, job.count)
     name = usual_call(job, np.concatenate([per_rank[t] for t in chosen]))
     # A few reads a step are usual: of the loss, the norm of the gradients, a check of their scale.
@@ -96,7 +97,8 @@ def _blocking(
         )  # fmt: skip
     return Candidate(
         "blocking_sync", tuple(job.rows.ranks[t] for t in traces), "calls",
-        Evidence("blocking_calls", name=name, count=count, usual=float(kept > 0)),
+        Evidence("blocking_calls", name=name, count=count, usual=float(kept > 0),
+                 ms=paused / max(1, job.count) / 1e6),
         changes=(Change(waits=waits, duration=duration, host_ns=host),),
         counted=count >= MIN_SMALL_CALLS, certain=avoidable, at_power_cap=True,
         surely=not avoidable and not of_layers,
@@ -130,7 +132,7 @@ def blocking_launches(job: Job) -> Iterator[Candidate]:
     ranks = () if len(chosen) == len(job.traces) else tuple(job.rows.ranks[t] for t in chosen)
     yield Candidate(
         "blocking_sync", ranks, "calls",
-        Evidence("blocking_calls", "LAUNCH", count=float(inside.sum()) / job.count / len(chosen),
+        Evidence("blocking_launches", count=float(inside.sum()) / job.count / len(chosen),
                  ms=float(found[inside].sum()) / job.count / len(chosen) / 1e6),
         changes=(Change(host_ns=job.blocked),), at_power_cap=True, counted=True, exact=True,
     )  # fmt: skip

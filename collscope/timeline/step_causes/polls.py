@@ -70,7 +70,7 @@ def polling_waits(job: Job) -> Iterator[Candidate]:
     each = job.count * len(job.traces)
     yield Candidate(
         "blocking_sync", (), "calls",
-        Evidence("blocking_calls", "POLL", count=float(long.sum()) / each,
+        Evidence("polls", count=float(long.sum()) / each,
                  ms=float((paused[long] - job.usual_interval).sum()) / each / 1e6),
         changes=(Change(waits=waits, host_ns=asks),), others=(Change(waits=waits, host_ns=least),),
         recorded=True, counted=True, exact=bool(steps[job.traces].min() >= MIN_WAITS),

@@ -14,8 +14,9 @@ class Evidence(msgspec.Struct, frozen=True):
     """What the recording shows, as codes and values; `reports` turns it into a sentence.
 
     kind    extra_kernels, longer_kernels, taken, host_gaps, pauses, pauses_in_turns,
-            unused_parameters, blocking_calls, barriers, objects, small_calls, setting, transport,
-            crowded, copies, exposed_calls, idle_stage, long_steps
+            unused_parameters, blocking_calls, blocking_launches, polls, nan_checks, barriers,
+            objects, small_calls, slow_calls, setting, transport, crowded, copies, turns, bubble,
+            long_steps
     name    of a kernel, call, setting, or kind of copy
     count   a step, of what is counted; of long_steps and pauses: steps, of `usual` recorded ones
     detail  value of a setting; ranks that take turns; rank that the hosts' gaps of another are
