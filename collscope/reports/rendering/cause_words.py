@@ -57,8 +57,13 @@ def evidence(cause: Cause, ranks: int | None = None) -> str:
     return words.replace("another rank", "the other rank") if ranks == 2 else words
 
 
+def _between(shown: Evidence) -> str:
+    """The launches around a host's gap."""
+    return f"{kernel(shown.after) or 'the step before'} and {kernel(shown.before)}"
+
+
 def _gaps(cause: Cause, shown: Evidence) -> str:
-    where = f"{kernel(shown.after) or 'the step before'} and {kernel(shown.before)}"
+    where = _between(shown)
     longest, all_ = figure(shown.usual), ms(shown.ms)
     if cause.ranks:
         words = (
@@ -75,20 +80,18 @@ def _gaps(cause: Cause, shown: Evidence) -> str:
 
 
 def _pauses(cause: Cause, shown: Evidence) -> str:
-    after = kernel(shown.after) or "the step before"
     return (
         f"In {figure(shown.count)} of {figure(shown.usual)} steps, rank {cause.ranks[0]}'s host "
-        f"took {ms(shown.ms)} ms longer than rank {shown.detail}'s between launching {after} and "
-        f"{kernel(shown.before)}. A host that waits for a data loader waits longer without the "
+        f"took {ms(shown.ms)} ms longer than rank {shown.detail}'s between launching "
+        f"{_between(shown)}. A host that waits for a data loader waits longer without the "
         "profiler."
     )
 
 
 def _pauses_in_turns(_cause: Cause, shown: Evidence) -> str:
-    after = kernel(shown.after) or "the step before"
     return (
         f"In each of {figure(shown.count)} steps one host took {ms(shown.ms)} ms longer than "
-        f"another rank's between launching {after} and {kernel(shown.before)}; ranks "
+        f"another rank's between launching {_between(shown)}; ranks "
         f"{shown.detail} take turns."
     )
 

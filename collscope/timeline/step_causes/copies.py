@@ -11,7 +11,7 @@ from collscope.model.trace import Kind
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Bools, Candidate, Change, Evidence, Floats
 from collscope.timeline.step_causes.tolerances import LATENCY_NS, REUSED_FACTOR
-from collscope.timeline.step_causes.waits import sync_nodes
+from collscope.timeline.step_causes.waits import waits_for
 
 # Memcpy DtoD (Device -> Device), Memcpy HtoD (...), CopyHostToDevice: nothing for a host to read.
 NOT_TO_HOST = re.compile(r"DtoD|HtoD|(Device|Host)ToDevice")
@@ -61,8 +61,4 @@ def _without_copies(job: Job, kept: Floats) -> Change:
 
     kept  (rows,) that part
     """
-    waits = np.zeros(len(job.graph.time), dtype=bool)
-    for node in sync_nodes(job).tolist():
-        held = [r for r in job.graph.lasted[1:, node].tolist() if r >= 0]
-        waits[node] = bool(held) and not kept[held].any()
-    return Change(duration=kept, waits=waits, host_ns=job.call_ns * (1 - kept))
+    return Change(duration=kept, waits=waits_for(job, kept == 0), host_ns=job.call_ns * (1 - kept))

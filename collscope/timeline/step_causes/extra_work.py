@@ -29,7 +29,7 @@ from collscope.timeline.step_causes.tolerances import (
     MIN_REGULAR,
 )
 from collscope.timeline.step_causes.turns import work_in_turns
-from collscope.timeline.step_causes.waits import inside_steps, sync_nodes, usual_call
+from collscope.timeline.step_causes.waits import inside_steps, usual_call, waits_for
 
 
 def extra_work(job: Job) -> Iterator[Candidate]:
@@ -58,11 +58,7 @@ def extra_work(job: Job) -> Iterator[Candidate]:
         behind, longer = _pauses_behind(job, trace, other, more)
         host[behind] = longer
         name = _longest_kernel(job, more)
-        waits = np.zeros(len(job.graph.time), dtype=bool)
-        for node in sync_nodes(job, trace).tolist():
-            held = job.graph.lasted[1:, node]
-            held = held[held >= 0]
-            waits[node] = bool(len(held)) and bool(np.isin(held, more).all())
+        waits = waits_for(job, np.isin(np.arange(len(job.rows)), more))
         steps = some or tuple(range(job.count))
         inside = (job.rows.name == name) & np.isin(job.step_of_row, steps)
         count = [float((inside & (job.rows.trace == t)).sum()) / len(steps) for t in (trace, other)]

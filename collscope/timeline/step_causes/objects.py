@@ -15,7 +15,7 @@ from collscope.model.trace import Kind
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Candidate, Change, Evidence
 from collscope.timeline.step_causes.tolerances import LATENCY_NS, MIN_WAITS
-from collscope.timeline.step_causes.waits import sync_nodes
+from collscope.timeline.step_causes.waits import sync_nodes, waits_for
 
 Bools = npt.NDArray[np.bool_]
 
@@ -79,11 +79,6 @@ def objects(job: Job) -> Iterator[Candidate]:
             if job.step_of_row[rows[-1]] >= 0:
                 spent += float(job.rows.end[rows[-1]] - job.rows.start[rows[0]])
             before = each.last
-    waits = np.zeros(len(job.graph.time), dtype=bool)
-    for node in sync_nodes(job).tolist():
-        held = job.graph.lasted[1:, node]
-        held = held[held >= 0]
-        waits[node] = bool(len(held)) and bool(gone[held].all())
     each_rank = job.count * len(chosen)
     yield Candidate(
         "blocking_sync",
@@ -93,7 +88,8 @@ def objects(job: Job) -> Iterator[Candidate]:
                  ms=spent / each_rank / 1e6),
         changes=(
             Change(host_ns=host, duration=np.where(gone, 0.0, 1.0),
-                   transfer=np.where(gone[job.calls.row], 0.0, 1.0), waits=waits),
+                   transfer=np.where(gone[job.calls.row], 0.0, 1.0),
+                   waits=waits_for(job, gone)),
         ),
         counted=True, exact=True, at_power_cap=True,
     )  # fmt: skip

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from collscope.timeline.graph import FIRST
 from collscope.timeline.step_causes.job import Job
 from collscope.timeline.step_causes.records import Candidate, Change, Evidence
 from collscope.timeline.step_causes.tolerances import (
@@ -14,7 +13,7 @@ from collscope.timeline.step_causes.tolerances import (
     MIN_SMALL_CALLS,
     SMALL_CALL_NS,
 )
-from collscope.timeline.step_causes.waits import inside_steps, sync_nodes
+from collscope.timeline.step_causes.waits import inside_steps, waits_for
 
 
 def small_calls(job: Job) -> Iterator[Candidate]:
@@ -62,16 +61,7 @@ def small_calls(job: Job) -> Iterator[Candidate]:
     copies = inner & (rows.entry < 0)
     duration[copies] = 0.0
     transfer = np.where(inner[calls.row], 0.0, 1.0)
-    waits = np.zeros(len(graph.time), dtype=bool)
-    for node in sync_nodes(job).tolist():
-        awaited = graph.before[1:, node]
-        row = graph.lasted[1:, node]
-        behind = [
-            int(r)
-            for r, b in zip(row.tolist(), awaited.tolist(), strict=True)
-            if b >= FIRST and r >= 0
-        ]
-        waits[node] = bool(behind) and all(inner[r] for r in behind)
+    waits = waits_for(job, inner)
     spent = float((rows.end - rows.start)[inner & (rows.entry >= 0) & (job.step_of_row >= 0)].sum())
     ranks, held = len(job.traces), len(inside_steps(job, np.flatnonzero(waits)))
     yield Candidate(

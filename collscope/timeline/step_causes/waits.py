@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from collscope.model.trace import Call, Ints, Kind
 from collscope.timeline.graph import FIRST
@@ -39,6 +40,19 @@ def inside_steps(job: Job, nodes: Ints) -> Ints:
     of = np.array([int(shift[job.rows.bounds[t]]) for t in trace.tolist()], dtype=np.int64)
     time = job.graph.time[nodes] - of
     return nodes[(time > begin[trace]) & (time <= finish[trace])]
+
+
+def waits_for(job: Job, gone: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """(nodes,) calls in which a host waits for rows that are gone, and for no other.
+
+    gone  (rows,)
+    """
+    found = np.zeros(len(job.graph.time), dtype=bool)
+    for node in sync_nodes(job).tolist():
+        held = job.graph.lasted[1:, node]
+        held = held[held >= 0]
+        found[node] = bool(len(held)) and bool(gone[held].all())
+    return found
 
 
 def usual_call(job: Job, nodes: Ints) -> str:
